@@ -14,10 +14,8 @@ from t2t_lite.validators import integer
 
 def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
-    help_text = (
-        "number of newest checkpoints (default: the run's average_checkpoints)"
-    )
-    flags.add(parser, {"--num_checkpoints=N": help_text}, integer(1))
+    about = "newest checkpoints to use (default: the run's average_checkpoints)"
+    flags.add(parser, {"--num_checkpoints=N": about}, integer(1))
 
 
 def average(args: argparse.Namespace) -> None:

@@ -64,14 +64,13 @@ def _add_flags(parser: flags.Parser) -> None:
     table = {
         "--decode_from_file=FILE": "input file, compressed or not (default: "
         "stdin)",
-        "--interactive": "prompt for lines and translate each; Ctrl-D ends it",
+        "--interactive": "prompt for lines and translate each; end with Ctrl-D",
         "--score": "score lines `source<TAB>target` instead of translating",
         "--tag=TAG": "tag before each source text, such as the target "
         "language, for problems with tagged corpora; see --pairs",
         "--split_sentences": "translate each sentence of a line separately, "
         "for lines that are paragraphs",
-        "--tokenize": "tokenize raw text as in the problem's corpus, such as a "
-        "treebank",
+        "--tokenize": "tokenize raw text like the corpus, such as a treebank",
     }
     flags.add(group, table)
     help_text = (
@@ -180,7 +179,7 @@ class _LineDecoder:
     ) -> Iterator[str]:
         """Yield the output of each line, in input order."""
         args = self._args
-        stream_options = {
+        stream = {
             "batching": batching,
             "first_line": first_line,
             "note": self._note,
@@ -188,17 +187,13 @@ class _LineDecoder:
         options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
             pairs = map(self._pair, lines)
-            results: Any = self._translator.score_stream(
-                pairs, stream_options, **options
-            )
+            found: Any = self._translator.score_stream(pairs, stream, **options)
         else:
             for name in ("nbest", "mbr", "split_sentences"):
                 options[name] = getattr(args, name)
             requests = map(self._request, lines)
-            results = self._translator.stream(
-                requests, stream_options, **options
-            )
-        for result in results:
+            found = self._translator.stream(requests, stream, **options)
+        for result in found:
             if result.error:
                 yield self._error(result)
             elif args.format == "json":
@@ -318,10 +313,7 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 
 
 def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
-    """Return everything except the input that affects the results.
-
-    `args.checkpoint` becomes the path of the checkpoint.
-    """
+    """Return all facts that affect the results, and fix `args.checkpoint`."""
     weights = [
         found
         for _, found in run.ensemble(

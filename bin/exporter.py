@@ -1,8 +1,7 @@
 """Export a trained model for serving, as a self-contained folder.
 
-A SavedModel for TensorFlow Serving contains the vocabulary; its inputs and
-outputs are text. An export for CTranslate2 works on tokens; its vocabulary is a
-file in the folder.
+A SavedModel for TensorFlow Serving translates text, with the vocabulary inside.
+An export for CTranslate2 translates tokens; the vocabulary is a separate file.
 """
 
 import argparse
@@ -33,9 +32,7 @@ def _add_flags(parser: flags.Parser) -> None:
         "t2t-lite[ctranslate2]"
     )
     formats = ("saved_model", "ctranslate2")
-    flags.add_choice(
-        parser, "format", help_text, *formats, default="saved_model"
-    )
+    flags.add_choice(parser, "format", help_text, *formats, default=formats[0])
     runs.add_quantization(parser, "--format=ctranslate2")
     help_text = (
         "number of newest versions to keep after the export (default: all)"

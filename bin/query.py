@@ -26,8 +26,8 @@ def _add_flags(parser: flags.Parser) -> None:
         "http://HOST:PORT for REST or grpc://HOST:PORT for gRPC; https:// or "
         "grpcs:// with TLS"
     )
-    default = "http://127.0.0.1:8501"
-    flags.add(group, {"--server=URL": help_text}, default=default)
+    url = "http://127.0.0.1:8501"
+    flags.add(group, {"--server=URL": help_text}, default=url)
     help_text = "name of the model on the server"
     flags.add(group, {"--model_name=NAME": help_text}, default="default")
     help_text = "version of the model (default: the newest)"
@@ -43,10 +43,8 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add(group, {"--timeout=X": help_text}, real(at_least=0.1), 60.0)
     group = parser.add_argument_group("Input and output")
     table = {
-        "--decode_from_file=FILE": "input file, compressed or not (default: "
-        "stdin)",
-        "--decode_to_file=FILE": "output file, written atomically (default: "
-        "stdout)",
+        "--decode_from_file=FILE": "compressed or not (default: stdin)",
+        "--decode_to_file=FILE": "written atomically (default: stdout)",
     }
     flags.add(group, table)
     help_text = (

@@ -137,8 +137,7 @@ async def _serve(config: "ServerConfig") -> bool:
             if config.host not in _LOOPBACK:
                 command.note(
                     f"--host={config.host} accepts requests from other "
-                    "machines without authentication. Use a reverse proxy with "
-                    "authentication and TLS."
+                    "machines. Use a reverse proxy with authentication and TLS."
                 )
         await stopping.wait()
     return not batcher.running

@@ -498,15 +498,15 @@ class LoadedTranslator:
         split_sentences: bool = False,
         **options: Any,
     ) -> "Iterator[Translation]":
-        """Yield the translations of a stream of texts, in input order.
+        """Return the translations of a stream of texts, in input order.
 
         Args:
           texts: the input of `decoding.stream.translate_lines`.
           stream_options: `batching`, `first_line` and `note` of that function.
-          nbest: see `__call__`, like the other options.
-          mbr: see `__call__`.
-          split_sentences: see `__call__`.
-          **options: see `__call__`.
+          nbest: see `__call__`, like all other options.
+          mbr: "chrf" or None.
+          split_sentences: translate sentences separately.
+          **options: fields of `SearchSettings`.
         """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
 
@@ -571,16 +571,14 @@ class LoadedTranslator:
             numbers of texts differ.
         """
         single = isinstance(sources, str)
-        texts, translations = _list_texts(sources), _list_texts(targets)
-        if len(texts) != len(translations) or single != isinstance(
-            targets, str
-        ):
+        texts, others = _list_texts(sources), _list_texts(targets)
+        if len(texts) != len(others) or single != isinstance(targets, str):
             raise UsageError(
                 "sources and targets must be two str, or two lists of the same "
-                f"length; got {len(texts)} and {len(translations)}."
+                f"length; got {len(texts)} and {len(others)}."
             )
         batching = {"batching": Batching(batch_size, batch_tokens)}
-        pairs = zip(texts, translations, strict=True)
+        pairs = zip(texts, others, strict=True)
         scores = list(self.score_stream(pairs, batching, **options))
         return scores[0] if single else scores
 
@@ -590,7 +588,7 @@ class LoadedTranslator:
         stream_options: Mapping[str, Any],
         **options: Any,
     ) -> "Iterator[PairScore]":
-        """Yield the scores of a stream of pairs, in input order.
+        """Return the scores of a stream of pairs, in input order.
 
         Args:
           pairs: the input of `decoding.stream.score_pairs`.

@@ -57,17 +57,14 @@ class ModelHParams:
     target_space_embedding: bool = False
     norm_placement: Literal["post", "pre"] = "post"  # the paper uses "post"
     norm_epsilon: Positive = 1e-6  # added to the variance
-    # Sines and cosines as in section 3.5, or sines first (tensor2tensor);
-    # learned positions (table 3, row E); or none.
+    # Section 3.5; all sines first (tensor2tensor); table 3, row E; none.
     position_encoding: Literal[
         "interleaved", "concatenated", "learned", "none"
     ] = "interleaved"
     max_relative_position: Count | None = None  # k of arXiv:1803.02155
-    # r: radius of self-attention; none: unlimited
-    attention_window: Count | None = None
+    attention_window: Count | None = None  # r of self-attention; none: all
     max_length: Count = 256  # tokens per side, EOS included, in training
-    # In packed rows, the first target input of a later sentence is the last id
-    # of the previous sentence instead of padding (tensor2tensor).
+    # Packed rows: sentences start with the previous sentence's last id.
     shift_across_segments: bool = False
     residual_dropout: Fraction = 0.1  # P_drop; also on embedding + position
     attention_dropout: Fraction = 0.0  # on the attention weights

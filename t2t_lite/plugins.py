@@ -26,11 +26,8 @@ def load_plugins(usr_dir: str | None = None) -> None:
     """Import all modules that register problems and hparams sets, once.
 
     An installed plugin that fails to import is only a warning, because most
-    commands do not need it.
-
-    Args:
-      usr_dir: a folder with an `__init__.py`, a folder of modules, or the name
-        of a package.
+    commands do not need it. `usr_dir` is a folder with an `__init__.py`, a
+    folder of modules, or the name of a package.
 
     Raises:
       UsageError: `usr_dir` is neither a folder nor a package.

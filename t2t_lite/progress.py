@@ -38,14 +38,9 @@ def gib(count: int) -> str:
 class Counter:
     """A progress counter, shown inside the context manager.
 
-    Args:
-      label: the name of the work, such as "wmt_ende train".
-      unit: the plural of the counted things.
-      shown: show the counter.
-      total: the final count; None if unknown.
-      done: the initial count.
-      stream: where to write; None is stderr.
-      stays: keep the bar on the terminal after the end.
+    The `label` names the work, such as "wmt_ende train". `advance` counts
+    things, with the plural `unit`, from `done` to `total`. The default stream
+    is stderr. If `stays` is true, the bar remains on the terminal.
 
     Attributes:
       is_live: whether the counter is a bar on a terminal.

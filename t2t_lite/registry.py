@@ -39,15 +39,13 @@ def register_problem(name_or_class: Any) -> Any:
     """Register a `Problem` subclass, by default under its snake-cased name.
 
     Raises:
-      T2TLiteError: the class is not a `Problem`, or the name is not valid or
-        registered twice.
+      T2TLiteError: the class or the name is not valid, or the name is taken.
     """
 
     def register(cls, name):
         if not (isinstance(cls, type) and issubclass(cls, Problem)):
             raise T2TLiteError(
-                "@register_problem requires a subclass of Problem; got "
-                f"{cls!r}."
+                f"@register_problem needs a subclass of Problem; got {cls!r}."
             )
         _add(PROBLEMS, "problem", name, cls)
         cls.name = cls.base_name = name
@@ -64,8 +62,7 @@ def register_hparams(name_or_function: Any) -> Any:
     """Register a function without arguments that returns `HParams`.
 
     Raises:
-      T2TLiteError: the argument is not a function, or the name is not valid or
-        registered twice.
+      T2TLiteError: the function or the name is not valid, or the name is taken.
     """
 
     def register(function, name):
@@ -111,8 +108,7 @@ def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
     For its options see `Problem.with_options`.
 
     Raises:
-      UsageError: the problem or an option is unknown; the message has similar
-        names.
+      UsageError: the problem or an option is unknown.
     """
     base = name.removesuffix(REVERSED_SUFFIX)
     if base not in PROBLEMS:

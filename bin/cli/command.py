@@ -128,10 +128,8 @@ def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
         raise KeyboardInterrupt(name)
 
     defaults = (signal.default_int_handler, signal.SIG_DFL)
-    unhandled = [n for n in numbers if signal.getsignal(n) in defaults]
-    previous = {
-        number: signal.signal(number, interrupt) for number in unhandled
-    }
+    caught = [n for n in numbers if signal.getsignal(n) in defaults]
+    previous = {number: signal.signal(number, interrupt) for number in caught}
     pool = futures.ThreadPoolExecutor(max_workers=1)
     try:
         return pool.submit(work).result()

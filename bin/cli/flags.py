@@ -28,11 +28,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
-        """Return the flags.
-
-        Raises:
-          UsageError: a flag is unknown or repeated, or a value is not valid.
-        """
+        """Return the flags, or raise a UsageError."""
         words = list(sys.argv[1:] if args is None else args)
         self._check_known(itertools.takewhile("--".__ne__, words))
         words = self._merge_repeated(words)
@@ -177,8 +173,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const=False,
         help="learn a vocabulary of --vocab_size for each side; requires "
-        "--hparams_override=shared_embedding=false (default: one vocabulary "
-        "for both sides)",
+        "--hparams_override=shared_embedding=false (default: one for both)",
     )
 
 

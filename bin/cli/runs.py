@@ -35,10 +35,6 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
     """Return the folder and the config of the run that the flags select.
 
     The folder is `--output_dir`, or the default of `--problem` and `--hparams`.
-
-    Raises:
-      UsageError: the flags are incomplete, or do not match the config.
-      T2TLiteError: the run is missing or damaged.
     """
     output_dir = flags.folder(args.output_dir)
     if not output_dir:
@@ -74,7 +70,7 @@ def open_run(
     """Start TensorFlow and return the `Run` of `find_run`.
 
     The weights of its models must not change. With `to_export` the graphs are
-    for other processes. The errors are those of `find_run`.
+    for other processes.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # raises errors before TensorFlow is imported
@@ -119,11 +115,8 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     engines = ("tensorflow", "ctranslate2")
     flags.add_choice(group, "backend", about, *engines, default="tensorflow")
     add_quantization(group, "--backend=ctranslate2")
-    help_text = (
-        "compile decoding with XLA; each new batch shape takes seconds, so "
-        "this pays off for single lines"
-    )
-    flags.add(group, {"--jit": help_text})
+    about = "compile decoding with XLA; each new batch shape takes seconds"
+    flags.add(group, {"--jit": about})
 
 
 def add_quantization(parser: Any, condition: str) -> None:

@@ -134,11 +134,9 @@ class TrainingOptions:
         None, "updates between checkpoints, instead of minutes"
     )
     keep_checkpoints: _Count = _checkpoints(
-        20, "number of newest checkpoints to keep, in addition to the best"
+        20, "newest checkpoints to keep, in addition to the best"
     )
-    keep_best: _Count = _checkpoints(
-        1, "number of best checkpoints to keep", "K"
-    )
+    keep_best: _Count = _checkpoints(1, "best checkpoints to keep", "K")
     best_metric: str = _evaluation(
         "auto",
         "metric of the best checkpoint: loss, the problem's metric (bleu, f1), "

@@ -367,7 +367,7 @@ class Run:
     def load_model(
         self, which: str | int = "default"
     ) -> tuple[Transformer, checkpoints.Checkpoint]:
-        """Return the model with a checkpoint named as in `resolve`.
+        """Return the model with the weights of a checkpoint, see `resolve`.
 
         Raises:
           T2TLiteError: the checkpoint is missing, damaged or of another model.

@@ -32,7 +32,7 @@ def decays_to_zero(hparams: HParams) -> bool:
 
 
 def last_step(hparams: HParams, train_steps: int | None) -> int:
-    """Return the number of the last update; None means the hparam.
+    """Return the number of the last update, by default the hparam's.
 
     Raises:
       UsageError: the rate reaches 0 before `train_steps`.

@@ -51,9 +51,8 @@ class Requests:
     of all threads to stderr. Training continues, because a file system that
     hangs may recover.
 
-    Attributes:
-      save_seconds: the estimated duration of the next save. `max_minutes`,
-        counted from the start of the process, includes it.
+    `max_minutes` counts from the start of the process, and includes the last
+    save, estimated as `save_seconds`.
     """
 
     def __init__(self, options: TrainingOptions):

@@ -354,9 +354,8 @@ class Trainer:
         scores = self._dev.scores(shards)
         if weights == self._ranked:
             marks = self._marks()
-            metric, value = self._dev.select_metric(
-                scores, next(iter(marks), {})
-            )
+            previous = next(iter(marks), {})
+            metric, value = self._dev.select_metric(scores, previous)
             mark = {"step": self.step, "metric": metric, "value": value}
             best = checkpoints.rank(marks, mark)[: self._options.keep_best]
             if math.isfinite(value) and mark in best:
