@@ -1,7 +1,7 @@
-"""The commands, one file each: `t2t-lite-<name>`, or `t2t-lite <name>`.
+"""The commands, one file each: `t2t-lite-<name>` or `t2t-lite <name>`.
 
-This file is imported before the rest of a command, so that Ctrl-C gives one
-line at any time.
+This file is imported first, so that Ctrl-C prints one line even while the
+command is still being imported.
 """
 
 import contextlib
@@ -9,25 +9,25 @@ import os
 import sys
 from typing import Any, NoReturn
 
-CTRL_C = 130  # 128 + SIGINT, as shells count
+CTRL_C = 130  # 128 + SIGINT, the convention of shells
 
 
-def end_now() -> NoReturn:
-    """End the process with CTRL_C, without waiting for threads."""
+def exit_now() -> NoReturn:
+    """Exit the process with CTRL_C, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):  # closed
             stream.flush()
     os._exit(CTRL_C)
 
 
-def _say_ctrl_c(kind: type[BaseException], error: Any, trace: Any) -> None:
-    """Handle uncaught exceptions, as `sys.excepthook`."""
-    if not issubclass(kind, KeyboardInterrupt):
-        return sys.__excepthook__(kind, error, trace)
+def _handle_ctrl_c(cls: type[BaseException], error: Any, trace: Any) -> None:
+    """Print one line for Ctrl-C, as `sys.excepthook`."""
+    if not issubclass(cls, KeyboardInterrupt):
+        return sys.__excepthook__(cls, error, trace)
     print(f"{_program}: stopped by Ctrl-C.", file=sys.stderr)
-    end_now()
+    exit_now()
 
 
 _program = os.path.basename(sys.argv[0])
-if _program.startswith("t2t-lite"):  # and not a program that imports us
-    sys.excepthook = _say_ctrl_c
+if _program.startswith("t2t-lite"):  # not another program with this import
+    sys.excepthook = _handle_ctrl_c

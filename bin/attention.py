@@ -1,7 +1,7 @@
-"""Show the attention of a trained model as a page for the browser.
+"""Visualize the attention of a trained model in a web page.
 
-The page has every layer and head of the encoder, of the decoder and between
-them, for one text and its translation. It needs no server and no network.
+The page shows all layers and heads of encoder, decoder and cross-attention for
+one text and its translation. It works without a server and a network.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from t2t_lite.validators import condition
 
 def _add_flags(parser: flags.Parser) -> None:
     texts = {
-        "--text=TEXT": "what to translate",
+        "--text=TEXT": "source text",
         "--target=TEXT": "its translation (default: the model's)",
     }
     flags.add(parser, texts, condition("a text with a word", str.strip))
-    page = "where to write the page (default: OUTPUT_DIR/attention.html)"
-    flags.add(parser, {"--html_file=FILE": page})
+    help_text = "output file (default: OUTPUT_DIR/attention.html)"
+    flags.add(parser, {"--html_file=FILE": help_text})
     flags.add_run_flags(parser)
     flags.add_search_flags(parser, batches=False)
 

@@ -13,17 +13,17 @@ _TOKENIZERS = ("13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab")
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
-        "--hypothesis=FILE": "one translation a line",
-        "--reference=FILE": "its reference on the same line, detokenized text",
-        "--lowercase": "compare without case",
-        "--tokenized": "also print the tokenized BLEU that the paper reports, "
-        "with compounds split",
-        "--target_language=CODE": "language of both files, for --tokenized; "
-        "for example de",
+        "--hypothesis=FILE": "translations, one per line",
+        "--reference=FILE": "detokenized references, one per line",
+        "--lowercase": "ignore case",
+        "--tokenized": "also print the tokenized BLEU with split compounds "
+        "that the paper reports",
+        "--target_language=CODE": "language of both files for --tokenized, "
+        "such as de",
     }
     flags.add(parser, table)
-    told = "sacreBLEU's tokenizer of both sides"
-    flags.add_choice(parser, "tokenize", told, *_TOKENIZERS, default="13a")
+    help_text = "sacreBLEU tokenizer for both files"
+    flags.add_choice(parser, "tokenize", help_text, *_TOKENIZERS, default="13a")
     flags.add_json(parser)
 
 

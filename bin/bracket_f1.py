@@ -1,4 +1,4 @@
-"""Score parse trees against gold trees by the rules of EVALB."""
+"""Score parse trees against gold trees with the rules of EVALB."""
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,13 +6,13 @@ from typing import Any
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table, shown
+from t2t_lite.bin.cli.output import format_value, print_json, print_table
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.parsing import bracket_f1
 from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
 from t2t_lite.parsing.trees import STRICT
 
-# EVALB's own table, so that whoever reads its output reads ours.
+# The table format of EVALB.
 _RULE = "=" * 76
 _HEADING = (
     f"  Sent. {'':21}  Matched  Bracket   Cross        Correct Tag",
@@ -24,11 +24,11 @@ _HEADING = (
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
-        "--gold=FILE": "bracketed trees, one a line",
-        "--test=FILE": "parses of the same words, one a line; an empty line "
-        "where there is none",
-        "--parameters=FILE": "an EVALB parameter file (default: COLLINS.prm)",
-        "--sentences": "show each sentence, too",
+        "--gold=FILE": "bracketed trees, one per line",
+        "--test=FILE": "parses of the same words, one per line; an empty line "
+        "for a missing parse",
+        "--parameters=FILE": "EVALB parameter file (default: COLLINS.prm)",
+        "--sentences": "also print the scores of each sentence",
     }
     flags.add(parser, table)
     flags.add_json(parser)
@@ -57,23 +57,23 @@ def score_files(args: argparse.Namespace) -> None:
 
 
 def _note_errors(scores: Sequence[SentenceScore], name: str) -> None:
-    """Write to stderr the number of sentences that do not count, and why."""
-    left_out = [
+    """Log the number of skipped sentences and the first reason."""
+    skipped = [
         f"line {number} of {name}: {score.problem or 'no words'}"
         for number, score in enumerate(scores, 1)
         if score.status != bracket_f1.SCORED
     ]
-    if left_out:
+    if skipped:
         command.note(
-            f"{len(left_out)} of {len(scores)} sentences are left out of the "
-            f"scores, as EVALB does; the first is {left_out[0].rstrip('.')}."
+            f"{len(skipped)} of {len(scores)} sentences are skipped, as in "
+            f"EVALB; the first is {skipped[0].rstrip('.')}."
         )
 
 
 def _sentence_table(
     scores: Sequence[SentenceScore], report: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Yield the lines of EVALB's table: each sentence, and their sums."""
+    """Yield the lines of EVALB's table: the sentences, then the totals."""
     yield from _HEADING
     for number, score in enumerate(scores, 1):
         yield (
@@ -95,10 +95,11 @@ def _sentence_table(
 
 
 def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """Yield the totals of all sentences, and of those within the cutoff."""
+    """Yield the totals of all sentences, and of sentences up to the cutoff."""
     yield "", "all", f"length <= {report['cutoff_length']}"
     for key, short in report["within_cutoff"].items():
-        yield key.replace("_", " "), shown(report[key]), shown(short)
+        values = format_value(report[key]), format_value(short)
+        yield key.replace("_", " "), *values
 
 
 main = Command("t2t-lite-bracket-f1", __doc__, _add_flags, score_files)

@@ -1,4 +1,4 @@
-"""Turn a problem's corpus into a vocabulary and TFRecord shards."""
+"""Convert a problem's corpus to a vocabulary and TFRecord shards."""
 
 import argparse
 import dataclasses
@@ -24,71 +24,73 @@ from t2t_lite.validators import integer
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
 
-_ADOPTS = ("vocabulary", "imported")
-_GENERATES = ("overwrite", "raw_dir", "tfds_dir", "processes")
+_IMPORT_OPTIONS = ("vocabulary", "imported")
+_GENERATION_FLAGS = ("overwrite", "raw_dir", "tfds_dir", "processes")
+# The first flag conflicts with all others of its row.
 _CONFLICTS = (
-    ("inspect", "seed", *_GENERATES),
-    ("import_shards", "inspect", *_GENERATES, "runner", "problem_options"),
+    ("inspect", "seed", *_GENERATION_FLAGS),
+    ("import_shards", "inspect", *_GENERATION_FLAGS),
+    ("import_shards", "runner", "problem_options"),
     *(
         ("import_shards", f.name)
         for f in dataclasses.fields(TextOptions)
-        if f.name not in _ADOPTS
+        if f.name not in _IMPORT_OPTIONS
     ),
-    # Beam's own options say how many workers it has.
+    # The options of Beam set the number of workers.
     ("runner", "processes"),
 )
-_SHOWN_PAIRS, _SHOWN_CHARACTERS = 10, 300
+_MAX_PAIRS, _MAX_CHARACTERS = 10, 300  # printed by --inspect
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    about = "a registered problem; NAME_rev has the data of NAME"
-    flags.add(parser, {"--problem=NAME": about})
+    help_text = "registered problem; NAME_rev has the data of NAME"
+    flags.add(parser, {"--problem=NAME": help_text})
     names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
     flags.add_settings(parser, TrainingOptions, names)
-    about = "of everything random (default: that of the data there, else 1)"
-    flags.add(parser, {"--seed=N": about}, integer(0, 2**63 - 1))
-    about = "worker processes (default: one per CPU core)"
-    flags.add(parser, {"--processes=N": about}, integer(1))
+    help_text = (
+        "seed of all random numbers (default: the seed of existing data, or 1)"
+    )
+    flags.add(parser, {"--seed=N": help_text}, integer(0, 2**63 - 1))
+    help_text = "number of worker processes (default: one per CPU core)"
+    flags.add(parser, {"--processes=N": help_text}, integer(1))
     modes = {
-        "--overwrite": "generate the data again, from the start, even if it is "
-        "there and fits",
-        "--inspect": "generate nothing; check the data that is there, and show "
-        "its counts and ten pairs of train, with their tokens",
-        "--import_shards=DIR": "generate nothing; check the shards "
-        "NAME-{train,dev,test}-* that tensor2tensor left in DIR, and make them "
-        "data of --problem=NAME, where they lie; needs --vocabulary=FILE, or "
-        "SOURCE,TARGET",
+        "--overwrite": "generate the data from the start, even if valid data "
+        "exists",
+        "--inspect": "check existing data, and print its counts and ten pairs "
+        "of train with their numbers of tokens",
+        "--import_shards=DIR": "check the shards NAME-{train,dev,test}-* of "
+        "tensor2tensor in DIR, and use them in place as the data of "
+        "--problem=NAME; requires --vocabulary=FILE or SOURCE,TARGET",
     }
     flags.add(parser, modes)
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
-        "more than one machine",
-        "Apache Beam does the work: pip install "
-        "'t2t-lite[beam]'. All machines must see the corpus, --data_dir and "
-        "--usr_dir under the same names, and have t2t-lite[beam].",
+        "Distributed generation with Apache Beam",
+        "Requires t2t-lite[beam] on all machines, and the corpus, --data_dir "
+        "and --usr_dir under the same paths on all machines.",
     )
-    about = (
-        "DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or any other "
-        "of Beam (default: this machine alone, without Beam)"
+    help_text = (
+        "DirectRunner, DataflowRunner, FlinkRunner, SparkRunner or another "
+        "runner of Beam (default: this machine, without Beam)"
     )
-    flags.add(group, {"--runner=RUNNER": about})
+    flags.add(group, {"--runner=RUNNER": help_text})
     group.add_argument(
         "beam_options",
         metavar="BEAM_OPTION",
         nargs="*",
-        help="options for Beam itself, after --, as in -- "
+        help="options of Beam after --, such as -- "
         "--flink_master=localhost:8081 --parallelism=8",
     )
 
 
 def generate_data(args: argparse.Namespace) -> None:
-    """Generate, inspect or adopt the data of `--problem`; print a report."""
+    """Generate, inspect or import the data of `--problem`; print a report."""
     flags.require(args, "problem")
     flags.check_together(args, _CONFLICTS, {"beam_options": "runner"})
     plugins.load_plugins(args.usr_dir)
     if args.import_shards:
-        _print_counts(args, _adopt(args))
+        _print_counts(args, _import_shards(args))
         return
     problem, data_dir = choose_problem(
         args.problem, flags.given_problem_options(args), args.data_dir
@@ -99,18 +101,18 @@ def generate_data(args: argparse.Namespace) -> None:
         return
     from t2t_lite.datagen.generate import DataGenerator
 
-    generation: Callable[..., DataGenerator] = DataGenerator
+    make_generator: Callable[..., DataGenerator] = DataGenerator
     if args.runner:
-        # Beam's messages are for developers; an error is one line of ours.
+        # The log messages of Beam are for developers.
         level = logging.INFO if args.verbose else logging.CRITICAL
         logging.basicConfig(level=level)
         logging.getLogger().setLevel(level)
         from t2t_lite.datagen.apache_beam import BeamGeneration
 
-        generation = functools.partial(
+        make_generator = functools.partial(
             BeamGeneration, runner=args.runner, beam_options=args.beam_options
         )
-    manifest = generation(
+    manifest = make_generator(
         problem,
         data_dir,
         raw_dir=args.raw_dir,
@@ -121,14 +123,14 @@ def generate_data(args: argparse.Namespace) -> None:
     _print_counts(args, manifest)
 
 
-def _adopt(args: argparse.Namespace) -> "Manifest":
-    """Adopt the shards in `--import_shards` and return their manifest."""
+def _import_shards(args: argparse.Namespace) -> "Manifest":
+    """Import the shards in `--import_shards` and return their manifest."""
     flags.require(args, "vocabulary")
     folder = flags.folder(args.import_shards)
     if args.data_dir not in (None, folder):
         raise UsageError(
-            "--import_shards conflicts with --data_dir: it is the folder of "
-            f"the data (got {args.data_dir})."
+            "--import_shards conflicts with --data_dir, because it is the "
+            f"folder of the data (got {args.data_dir})."
         )
     if not folder.is_dir():
         raise UsageError(f"--import_shards must be a folder; got {folder}.")
@@ -139,7 +141,7 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
     else:
         files = ",".join(path.name for path in vocabulary)
         problem = registry.problem("text", {"name": name, "imported": files})
-        command.note(f"{name} becomes own text: --problem=text --name={name}.")
+        command.note(f"Importing {name} as --problem=text --name={name}.")
     start_tensorflow(args.verbose)
     from t2t_lite.interop.tensor2tensor import shards
 
@@ -147,7 +149,7 @@ def _adopt(args: argparse.Namespace) -> "Manifest":
 
 
 def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
-    """Print how many pairs the data has, and what was dropped."""
+    """Print the numbers of pairs, and of dropped pairs by reason."""
     if args.json:
         names = ("examples", "dropped", "damaged")
         splits = {
@@ -160,14 +162,14 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
     for split, record in manifest.splits.items():
         rows = f" in {record.records:,} packed rows" * record.is_packed
         print(f"{split}: {record.examples:,} pairs{rows}, {record.summary}")
-    for told in manifest.corpus_summary:
-        print(f"train from {told}")
+    for corpus in manifest.corpus_summary:
+        print(f"train from {corpus}")
 
 
 def _inspect(
     args: argparse.Namespace, problem: Problem, data_dir: pathlib.Path
 ) -> None:
-    """Check the data; print its counts and the first pairs of train."""
+    """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline
 
     found = manifest.Manifest.load(data_dir, problem)
@@ -178,16 +180,15 @@ def _inspect(
         return
     encoders = problem.load_encoders(data_dir).values()
     pairs = pipeline.read_pairs(data_dir, problem, found, "train")
-    for pair in itertools.islice(pairs, _SHOWN_PAIRS):
+    for pair in itertools.islice(pairs, _MAX_PAIRS):
         print()
         for encoder, ids in zip(encoders, pair, strict=True):
             (text,) = encoder.decode([ids.tolist()])
-            # On one line, without control characters.
-            shown = "".join(
+            printable = "".join(
                 c if c.isprintable() else ascii(c)[1:-1]
-                for c in text[:_SHOWN_CHARACTERS]
+                for c in text[:_MAX_CHARACTERS]
             )
-            print(f"{len(ids):>4} tokens: {shown}")
+            print(f"{len(ids):>4} tokens: {printable}")
 
 
 main = Command("t2t-lite-datagen", __doc__, _add_flags, generate_data)

@@ -1,8 +1,8 @@
 r"""Translate lines of text with a trained model.
 
-Reads stdin and writes stdout, or works on files, or prompts for lines. Line i
-out answers line i in. With --score it reads lines `source<TAB>target` and
-writes the score of each pair.
+The command reads stdin and writes stdout, reads and writes files, or prompts
+for lines. Output line i is the translation of input line i. With --score, input
+lines are `source<TAB>target`, and output lines are their scores.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import t2t_lite
 from t2t_lite.api import LoadedTranslator
-from t2t_lite.bin.cli import command, flags, places, runs
+from t2t_lite.bin.cli import command, flags, io_paths, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import open_compressed, strip_bom
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.training.run import Run
 
-# Each flag conflicts with those after it.
+# The first flag of each row conflicts with all others.
 _CONFLICTS = (
     ("score", "tokenize", "jit", "mbr", "token_scores"),
     ("split_sentences", "score", "mbr", "token_scores", "alignment"),
@@ -47,9 +47,9 @@ _REQUIRED = runs.REQUIRED | {
     "token_scores": "format=json",
 }
 _DETAILS = ("token_scores", "alignment")
-# Flags that cannot change the answers, and those that name the run and its
-# weights, which are compared by their checksums.
-_SAME_ANSWERS = {
+# Flags that cannot change the results, and flags of the run and its weights,
+# which are compared by checksum.
+_IGNORED_ON_RESUME = {
     *("batch_size", "batch_tokens", "replicas", "verbose", "interactive"),
     *("decode_from_file", "decode_to_file", "overwrite"),
     *("problem", "hparams", "output_dir", "usr_dir", "checkpoint"),
@@ -60,102 +60,104 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     flags.add_search_flags(parser)
     runs.add_engine_flags(parser)
-    group = parser.add_argument_group("input and output")
+    group = parser.add_argument_group("Input")
     table = {
-        "--decode_from_file=FILE": "compressed or not (default: stdin)",
-        "--decode_to_file=FILE": "grows as FILE.partial and is renamed when "
-        "complete; after a stop the same command resumes it (default: stdout)",
-        "--overwrite": "start a FILE.partial that is there from the beginning",
-        "--interactive": "prompt for a line, translate it, prompt again; ends "
-        "at Ctrl-D",
+        "--decode_from_file=FILE": "input file, compressed or not (default: "
+        "stdin)",
+        "--interactive": "prompt for lines and translate each; end with Ctrl-D",
         "--score": "score lines `source<TAB>target` instead of translating",
-        "--tag=TAG": "put this tag of the problem's corpora before each source "
-        "text, such as the target language; see --pairs",
-        "--split_sentences": "the lines are paragraphs: translate each "
-        "sentence separately and join the translations",
-        "--tokenize": "the lines are raw text: first split them into words as "
-        "the problem's corpus does, for example a treebank",
+        "--tag=TAG": "tag before each source text, such as the target "
+        "language, for problems with tagged corpora; see --pairs",
+        "--split_sentences": "translate each sentence of a line separately, "
+        "for lines that are paragraphs",
+        "--tokenize": "tokenize raw text like the corpus, such as a treebank",
     }
     flags.add(group, table)
-    told = (
-        "write the N best translations of each line, best first, separated by "
-        "TABs; at most --beam_size, or any number with --sample"
-    )
-    flags.add(group, {"--nbest=N": told}, integer(1))
-    told = (
-        'json: one request a line, {"text", "id", "prefix", "constraints", '
+    help_text = (
+        'json: one request per line, {"text", "id", "prefix", "constraints", '
         '"bad_phrases", "seed", "tag"}, or with --score {"source", "target", '
-        '"id", "tag"}; any other line is answered with {"error"}'
+        '"id", "tag"}; the result of an invalid line is {"error"}'
     )
-    kinds = ("text", "json")
-    flags.add_choice(group, "input_format", told, *kinds, default="text")
-    told = (
-        'json: one object a line, {"line", "source", "hypotheses": [{"text", '
-        '"score", "tokens"}]} (default: as --input_format)'
+    formats = ("text", "json")
+    flags.add_choice(group, "input_format", help_text, *formats, default="text")
+    group = parser.add_argument_group("Output")
+    table = {
+        "--decode_to_file=FILE": "output file, FILE.partial until it is "
+        "complete; the same command resumes it (default: stdout)",
+        "--overwrite": "start again instead of resuming FILE.partial",
+    }
+    flags.add(group, table)
+    help_text = (
+        'json: one object per line, {"line", "source", "hypotheses": [{"text", '
+        '"score", "tokens"}]} (default: --input_format)'
     )
-    flags.add_choice(group, "format", told, *kinds)
-    group = parser.add_argument_group("details")
-    told = (
-        "with --format=json, add the log-probability and the piece of each "
+    flags.add_choice(group, "format", help_text, *formats)
+    help_text = (
+        "number of translations per line, separated by TABs, the best first; "
+        "at most --beam_size, or any number with --sample (default: 1)"
+    )
+    flags.add(group, {"--nbest=N": help_text}, integer(1))
+    help_text = (
+        "with --format=json, add the log-probability and the text of each "
         "token; --score always adds them"
     )
-    flags.add(group, {"--token_scores": told})
-    told = (
-        "the source of each word, as `0-0 1-2` (source-target) after "
-        "` ||| `, or in JSON"
+    flags.add(group, {"--token_scores": help_text})
+    help_text = (
+        "add the source word of each target word, as `0-0 1-2` "
+        "(source-target) after ` ||| `, or in JSON"
     )
-    flags.add_choice(group, "alignment", told, "words")
-    told = (
-        "of the --nbest=N translations of a line (default: --beam_size) print "
-        "the one most similar to all of them; JSON has them all, with their "
-        "utility"
+    flags.add_choice(group, "alignment", help_text, "words")
+    help_text = (
+        "minimum Bayes risk: print the hypothesis that is most similar to all "
+        "--nbest=N hypotheses (default: --beam_size); JSON has all hypotheses "
+        "with their utility"
     )
-    flags.add_choice(group, "mbr", told, "chrf")
+    flags.add_choice(group, "mbr", help_text, "chrf")
 
 
 def _decode(args: argparse.Namespace) -> None:
-    """Translate or score the lines that the flags name."""
+    """Translate or score the input lines."""
     args.format = args.format or args.input_format
     flags.check_together(args, _CONFLICTS, _REQUIRED)
-    places.check(args.decode_from_file, args.decode_to_file)
+    io_paths.check_paths(args.decode_from_file, args.decode_to_file)
     if args.interactive:
         command.note("Loading the model.")
         args.replicas = 1
     run = runs.open_run(args)
     if args.tag:
         args.tag = check_tag(args.tag, run.problem.source_tags)
-    asked = _asked(args, run)
+    resume_key = _resume_key(args, run)
     replicas = runs.make_replicas(run, args)
     translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)
     with command.LineNotes(args.verbose or args.interactive) as note:
-        answers = _Answers(translator, run.problem, args, note)
+        decoder = _LineDecoder(translator, run.problem, args, note)
         if args.interactive:
-            translator("", nbest=args.nbest)  # so that the first line is quick
-            _converse(answers)
+            translator("", nbest=args.nbest)  # warm-up
+            _run_interactive(decoder)
         else:
             command.interruptible(
-                lambda: _write(answers, asked, args, len(replicas)),
+                lambda: _write(decoder, resume_key, args, len(replicas)),
                 *(signal.SIGINT, signal.SIGTERM),
             )
-    if answers.errors:
+    if decoder.errors:
         raise T2TLiteError(
-            f"{answers.errors:,} request(s) had an error instead of an answer; "
-            f"the last: {answers.last_error}"
+            f"{decoder.errors:,} request(s) failed; the last error: "
+            f"{decoder.last_error}"
         )
 
 
-class _Answers:
-    """The output lines of input lines, as the flags say.
+class _LineDecoder:
+    """Returns the output lines of input lines, according to the flags.
 
     Args:
-      translator: of the lines.
-      problem: of the model.
+      translator: translates or scores the lines.
+      problem: the problem of the model.
       args: the flags.
       note: called with the number of a line and a warning.
 
     Attributes:
-      errors: the number of requests that have an error instead of an answer.
-      last_error: the last of these errors.
+      errors: the number of failed requests.
+      last_error: the error of the last failed request.
     """
 
     def __init__(
@@ -175,9 +177,9 @@ class _Answers:
         first_line: int = 1,
         batching: Batching = DEFAULT_BATCHING,
     ) -> Iterator[str]:
-        """Yield the output for each line, in their order."""
+        """Yield the output of each line, in input order."""
         args = self._args
-        how = {
+        stream = {
             "batching": batching,
             "first_line": first_line,
             "note": self._note,
@@ -185,13 +187,13 @@ class _Answers:
         options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
             pairs = map(self._pair, lines)
-            results: Any = self._translator.score_stream(pairs, how, **options)
+            found: Any = self._translator.score_stream(pairs, stream, **options)
         else:
             for name in ("nbest", "mbr", "split_sentences"):
                 options[name] = getattr(args, name)
             requests = map(self._request, lines)
-            results = self._translator.stream(requests, how, **options)
-        for result in results:
+            found = self._translator.stream(requests, stream, **options)
+        for result in found:
             if result.error:
                 yield self._error(result)
             elif args.format == "json":
@@ -207,7 +209,7 @@ class _Answers:
         args = self._args
         in_json = args.input_format == "json"
         request = Request.parse(line) if in_json else Request(line)
-        request = self._tagged(request)
+        request = self._add_tag(request)
         if args.tokenize:
             words = self._problem.tokenize(request.text)
             request = dataclasses.replace(request, text=words)
@@ -228,23 +230,23 @@ class _Answers:
         from t2t_lite.decoding.requests import Pair
 
         in_json = self._args.input_format == "json"
-        return self._tagged(Pair.parse(line) if in_json else Pair.split(line))
+        return self._add_tag(Pair.parse(line) if in_json else Pair.split(line))
 
-    def _tagged(self, item: Any) -> Any:
+    def _add_tag(self, item: Any) -> Any:
         return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
 
-    def _error(self, answer: "Translation | PairScore") -> str:
-        """Count an error; return its JSON, or an empty line of text."""
-        self.errors, self.last_error = self.errors + 1, str(answer.error)
+    def _error(self, result: "Translation | PairScore") -> str:
+        """Count an error and return its JSON, or an empty line."""
+        self.errors, self.last_error = self.errors + 1, str(result.error)
         if self._args.format == "json":
-            return _json(answer)
-        self._note(answer.line, str(answer.error))
+            return _json(result)
+        self._note(result.line, str(result.error))
         return ""
 
 
-def _json(answer: "Translation | PairScore") -> str:
-    """Return an answer on one line; characters outside UTF-8 are escaped."""
-    text = json.dumps(answer.to_dict(), ensure_ascii=False)
+def _json(result: "Translation | PairScore") -> str:
+    """Return a result as one line of JSON, with lone surrogates escaped."""
+    text = json.dumps(result.to_dict(), ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -258,14 +260,14 @@ def _with_alignment(
 
 
 def _write(
-    answers: _Answers,
-    asked: Mapping[str, Any],
+    decoder: _LineDecoder,
+    resume_key: Mapping[str, Any],
     args: argparse.Namespace,
     replicas: int,
 ) -> None:
-    """Write the answers to `--decode_to_file`, which may be resumed, or stdout.
+    """Write the results to a resumable `--decode_to_file`, or to stdout.
 
-    Progress on stderr would disturb answers on a terminal.
+    Progress is not shown if the results go to a terminal.
     """
     total, sha256 = _measure(args.decode_from_file)
     batching = Batching(
@@ -274,22 +276,22 @@ def _write(
     opened: Any = contextlib.nullcontext((_print, 0))
     path = pathlib.Path(args.decode_to_file or "")
     if args.decode_to_file:
-        record = {"input": sha256, **asked} if sha256 else None
+        record = {"input": sha256, **resume_key} if sha256 else None
         opened = open_resumable(path, record, args.overwrite, command.note)
-    with places.lines_in(args.decode_from_file) as lines, opened as output:
-        write, kept = output
-        if kept:
-            command.note(f"Resuming after line {kept:,}.")
-        # Lines that were sorted together are sorted together again, so that
-        # scores are the same to the last bit.
-        start = kept - kept % batching.chunk(replicas)
+    with io_paths.open_lines(args.decode_from_file) as lines, opened as output:
+        write, num_kept = output
+        if num_kept:
+            command.note(f"Resuming after line {num_kept:,}.")
+        # Start at the same chunk of sorted lines, because scores depend in
+        # their last bits on the batches.
+        start = num_kept - num_kept % batching.chunk(replicas)
         rest = itertools.islice(lines, start, None)
-        found = answers(rest, start + 1, batching)
-        left = None if total is None else total - kept
+        results = decoder(rest, start + 1, batching)
+        left = None if total is None else total - num_kept
         shown = bool(args.decode_to_file) or not sys.stdout.isatty()
         with Counter("decoding", "lines", shown, left) as counter:
-            for answer in itertools.islice(found, kept - start, None):
-                write(answer)
+            for line in itertools.islice(results, num_kept - start, None):
+                write(line)
                 counter.advance(1)
 
 
@@ -298,9 +300,9 @@ def _print(line: str) -> None:
 
 
 def _measure(path: str | None) -> tuple[int | None, str | None]:
-    """Return the number of lines of a file, and the SHA-256 of its text.
+    """Return the number of lines of a file, and the SHA-256 of its content.
 
-    Both are None for stdin and for a pipe.
+    Both are None for stdin and for pipes.
     """
     if not (path and pathlib.Path(path).is_file()):
         return None, None
@@ -312,8 +314,8 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
     return count, sha256.hexdigest()
 
 
-def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
-    """Return all that answers depend on, except the lines; fix the weights."""
+def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
+    """Return all facts that affect the results, and fix `args.checkpoint`."""
     weights = [
         found
         for _, found in run.ensemble(
@@ -329,23 +331,23 @@ def _asked(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     } | {
         f"--{name}": value
         for name, value in vars(args).items()
-        if name not in _SAME_ANSWERS
+        if name not in _IGNORED_ON_RESUME
     }
 
 
-def _converse(answers: _Answers) -> None:
-    """Answer each line that is typed, until the end of input."""
+def _run_interactive(decoder: _LineDecoder) -> None:
+    """Print the result of each typed line, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 (gives `input` a history)
-    lines = strip_bom(_typed(), "stdin")
+        import readline  # noqa: F401 (adds a history to `input`)
+    lines = strip_bom(_typed_lines(), "stdin")
     for number, line in enumerate(lines, 1):
-        for answer in answers([line], number):
-            _print(answer)
+        for result in decoder([line], number):
+            _print(result)
 
 
-def _typed() -> Iterator[bytes]:
+def _typed_lines() -> Iterator[bytes]:
     prompt = "> " if sys.stdin.isatty() else ""
     with contextlib.suppress(EOFError):
         while True:

@@ -27,30 +27,30 @@ from t2t_lite.training.options import (
 )
 from t2t_lite.training.problem_choice import choose_problem
 
-_MIN_BYTES = 2 << 30  # of memory and of a disk, for a small training run
+_MIN_BYTES = 2 << 30  # of memory and of disk space, for a small training run
 
 
 def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = (
         "example: t2t-lite-doctor --problem=wmt_ende --hparams=transformer_big"
     )
-    where = {
-        "--problem=NAME": "also check its data",
-        "--hparams=SET": "with --problem, the default --output_dir",
-        "--output_dir=DIR": "also check this folder and the run in it",
+    table = {
+        "--problem=NAME": "problem whose data is checked",
+        "--hparams=SET": "with --problem, for the default --output_dir",
+        "--output_dir=DIR": "folder to check, with its run",
     }
-    flags.add(parser, where)
+    flags.add(parser, table)
     flags.add_settings(parser, TrainingOptions, ["data_dir", "usr_dir"])
     flags.add_json(parser)
 
 
-def _examine(args: argparse.Namespace) -> None:
-    """Print the finding of each check, in the order in which to fix them."""
+def _run_checks(args: argparse.Namespace) -> None:
+    """Run all checks and print their results, the most basic check first."""
     plugins.load_plugins(args.usr_dir)
     output_dir = flags.folder(args.output_dir)
     data_dir = args.data_dir or flags.folder(DATA_DIR)
     if args.hparams:
-        registry.hparams(args.hparams)  # an unknown name is an error
+        registry.hparams(args.hparams)  # raises an error for unknown names
     if args.problem and args.hparams and not output_dir:
         output_dir = default_output_dir(args.problem, args.hparams)
     checks = {"devices": _check_devices, "memory": _check_memory}
@@ -69,11 +69,11 @@ def _examine(args: argparse.Namespace) -> None:
     for name, check in checks.items():
         try:
             ok, text = check()
-        except Exception as error:  # the other checks are made all the same
-            ok, text = False, flags.flags_of_options(format_error(error))
+        except Exception as error:  # the other checks still run
+            ok, text = False, flags.options_to_flags(format_error(error))
         findings.append({"name": name, "ok": ok, "text": text})
         if not args.json:
-            mark = "ok" if ok else "TO DO"
+            mark = "ok" if ok else "FAIL"
             print(f"{mark:6}{name}: {' '.join(text.split())}", flush=True)
     failed = sum(not finding["ok"] for finding in findings)
     if args.json:
@@ -103,7 +103,7 @@ def _check_memory() -> tuple[bool, str]:
 
 
 def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
-    """Check that a folder, or the one that will contain it, can be written."""
+    """Check that a folder, or its nearest existing parent, can be written."""
     while not folder.exists():
         folder = folder.parent
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-"):
@@ -120,13 +120,13 @@ def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
     check_data(data_dir, problem, manifest)
     check_shards(data_dir, problem, manifest)
     pairs = sum(split.examples for split in manifest.splits.values())
-    return True, f"{pairs:,} pairs; all checksums are right"
+    return True, f"{pairs:,} pairs; all checksums match"
 
 
 def _check_run(
     output_dir: pathlib.Path, usr_dir: str | None
 ) -> tuple[bool, str]:
-    """Open a run and read its newest checkpoint, which has checksums."""
+    """Check that a run opens and that its newest checkpoint is intact."""
     from t2t_lite.training import checkpoints
     from t2t_lite.training.config import CONFIG
     from t2t_lite.training.run import Run
@@ -144,4 +144,4 @@ def _check_run(
     )
 
 
-main = Command("t2t-lite-doctor", __doc__, _add_flags, _examine)
+main = Command("t2t-lite-doctor", __doc__, _add_flags, _run_checks)

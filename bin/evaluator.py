@@ -1,4 +1,4 @@
-"""Translate a split of a run's problem and print its metric."""
+"""Translate a split of a run's problem and print the metric."""
 
 import argparse
 import signal
@@ -12,17 +12,17 @@ from t2t_lite.progress import Counter
 
 def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
-    about = "dev or test, or another split of the problem"
-    flags.add(parser, {"--split=NAME": about}, default="dev")
-    about = "the TFRecord shards (default: where the run had them)"
-    flags.add(parser, {"--data_dir=DIR": about})
+    help_text = "dev, test or another split of the problem"
+    flags.add(parser, {"--split=NAME": help_text}, default="dev")
+    help_text = "folder of the TFRecord shards (default: the run's data folder)"
+    flags.add(parser, {"--data_dir=DIR": help_text})
     flags.add_search_flags(parser)
     runs.add_engine_flags(parser)
     flags.add_json(parser)
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Print the report of the split."""
+    """Evaluate the split and print the report."""
     flags.check_together(args, (), runs.REQUIRED)
     run = runs.open_run(args, to_decode=False)
     if args.data_dir:
@@ -31,7 +31,7 @@ def evaluate(args: argparse.Namespace) -> None:
     from t2t_lite.training import checkpoints, config
 
     weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
-    args.checkpoint = str(weights.path)  # a trainer may be running
+    args.checkpoint = str(weights.path)  # a running trainer may add newer ones
     replicas = runs.make_replicas(run, args)
     command.note(f"Translating {len(sources)} sentences of {args.split}.")
     from t2t_lite.decoding.stream import translate_lines
@@ -45,10 +45,10 @@ def evaluate(args: argparse.Namespace) -> None:
             command.LineNotes(args.verbose) as note,
             Counter("translating", "sentences", total=len(sources)) as counter,
         ):
-            for found in translate_lines(
+            for result in translate_lines(
                 replicas, sources, batching=batching, note=note
             ):
-                hypotheses.append(found.hypotheses[0].text)
+                hypotheses.append(result.hypotheses[0].text)
                 counter.advance(1)
 
     command.interruptible(translate, signal.SIGINT)

@@ -1,7 +1,7 @@
-"""Export a trained model as a folder that is all a server needs.
+"""Export a trained model for serving, as a self-contained folder.
 
-A SavedModel for TensorFlow Serving takes and returns text: it contains the
-vocabulary. A folder for CTranslate2 takes tokens; the vocabulary is a file.
+A SavedModel for TensorFlow Serving translates text, with the vocabulary inside.
+An export for CTranslate2 translates tokens; the vocabulary is a separate file.
 """
 
 import argparse
@@ -12,62 +12,62 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import UsageError
 from t2t_lite.validators import integer
 
-# Flags of --format=saved_model; all are None unless given.
+# Flags of --format=saved_model, which are None unless given.
 _SERVING = (
     *("attention", "precision", "max_length"),
     *("warmup", "noverify"),
 )
-_WARMUP = 4  # lengths
+_WARMUP = 4  # default number of text lengths
 
 
 def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
-    about = (
-        "where to write; each export is a new folder 1, 2, ... in it "
-        "(default: OUTPUT_DIR/export, or OUTPUT_DIR/ctranslate2)"
+    help_text = (
+        "output folder with versions 1, 2, ... (default: OUTPUT_DIR/export or "
+        "OUTPUT_DIR/ctranslate2)"
     )
-    flags.add(parser, {"--export_dir=DIR": about})
-    about = (
-        "saved_model: for TensorFlow Serving; ctranslate2: for that engine, "
-        "which needs t2t-lite[ctranslate2]"
+    flags.add(parser, {"--export_dir=DIR": help_text})
+    help_text = (
+        "saved_model for TensorFlow Serving, or ctranslate2, which requires "
+        "t2t-lite[ctranslate2]"
     )
-    kinds = ("saved_model", "ctranslate2")
-    flags.add_choice(parser, "format", about, *kinds, default="saved_model")
+    formats = ("saved_model", "ctranslate2")
+    flags.add_choice(parser, "format", help_text, *formats, default=formats[0])
     runs.add_quantization(parser, "--format=ctranslate2")
-    about = (
-        "after the export, remove the oldest so that N remain (default: all)"
+    help_text = (
+        "number of newest versions to keep after the export (default: all)"
     )
-    flags.add(parser, {"--keep=N": about}, integer(1))
-    group = parser.add_argument_group("of --format=saved_model")
+    flags.add(parser, {"--keep=N": help_text}, integer(1))
+    group = parser.add_argument_group("Options of --format=saved_model")
     switches = {
-        "--attention": "add the signature 'attention': the weights of every "
-        "head, for the web page",
-        "--noverify": "do not load the export in a process without t2t-lite "
-        "to compare its answers, which takes half of the time",
+        "--attention": "add the signature 'attention' with the weights of all "
+        "heads, for the web page",
+        "--noverify": "skip the verification of the results in a process "
+        "without t2t-lite, which takes half of the time",
     }
     flags.add(group, switches)
-    about = (
-        "the type in which the weights are stored; bfloat16 takes half the "
-        "space (default: float32)"
+    help_text = (
+        "type of the stored weights; bfloat16 takes half the space (default: "
+        "float32)"
     )
-    flags.add_choice(group, "precision", about, "float32", "bfloat16")
+    flags.add_choice(group, "precision", help_text, "float32", "bfloat16")
     limits = {
-        "--max_length=N": "truncate texts to N tokens, EOS included (default "
-        "and largest: the run's max_length)",
+        "--max_length=N": "number of tokens to which texts are truncated, EOS "
+        "included (default and maximum: the run's max_length)",
     }
     flags.add(group, limits, integer(1))
-    lengths = (
-        "number of text lengths in the warm-up requests, which a server sends "
-        f"to each signature when it loads; 0: none (default: {_WARMUP})"
+    help_text = (
+        "number of text lengths in the warm-up requests for each signature; 0: "
+        f"no warm-up (default: {_WARMUP})"
     )
-    # TensorFlow Serving takes 1000 requests; there are up to 4 signatures.
-    flags.add(group, {"--warmup=N": lengths}, integer(0, 250))
+    # TensorFlow Serving accepts 1000 requests, for up to 4 signatures.
+    flags.add(group, {"--warmup=N": help_text}, integer(0, 250))
     parser.set_defaults(**dict.fromkeys(_SERVING))
     flags.add_search_flags(parser, batches=False)
 
 
 def export(args: argparse.Namespace) -> None:
-    """Write the export, print its folder and remove old ones."""
+    """Write the export, print its folder and remove old versions."""
     flags.check_together(args, (), {"quantization": "format=ctranslate2"})
     quantization = args.quantization or runs.DEFAULT_QUANTIZATION
     given = {name: getattr(args, name) for name in _SERVING}
@@ -77,7 +77,7 @@ def export(args: argparse.Namespace) -> None:
             f"--{next(iter(given))} requires --format=saved_model; got "
             f"--format={args.format}."
         )
-    # The process that verifies an export needs a part of the GPU, too.
+    # Leave GPU memory to the process that verifies the export.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     run = runs.open_run(args, to_export=True)
     translator, weights = runs.make_translator(run, args)

@@ -1,7 +1,7 @@
-"""Convert a checkpoint of tensor2tensor to a run.
+"""Convert a tensor2tensor checkpoint to a run.
 
-The run has the original's weights, hparams and vocabulary. It decodes, resumes
-training and exports like any other.
+The run has the weights, hparams and vocabulary of the checkpoint, and supports
+decoding, training and export.
 """
 
 import argparse
@@ -28,29 +28,29 @@ from t2t_lite.validators import integer
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    meanings = {
-        "--t2t_dir=DIR": "the folder of tensor2tensor's trainer, or a "
-        "checkpoint in it: DIR/model.ckpt-250000",
-        "--vocabulary=FILE[,FILE]": "its subword file, or those of source and "
-        "target",
-        "--problem=NAME": "the problem (default: from its flags.txt, else own "
-        "text)",
-        "--t2t_hparams=FILE|SET": "an hparams.json, or a set of ours with "
-        "tensor2tensor's values, such as transformer_base_v3 (default: "
-        "hparams.json in its folder)",
-        "--output_dir=DIR": "the run, a new folder",
-        "--data_dir=DIR": "data of the problem with this vocabulary, to train "
-        "on (default: chosen by the first training run)",
-        "--weights_only": "import the model, but not the hparams and the state "
-        "of its training",
-        "--verify=FILE.npz": "compare with logits of the original: arrays "
-        "inputs, targets and logits",
+    table = {
+        "--t2t_dir=DIR": "folder of tensor2tensor's trainer, or a checkpoint "
+        "in it such as DIR/model.ckpt-250000",
+        "--vocabulary=FILE[,FILE]": "subword file, or subword files of source "
+        "and target",
+        "--problem=NAME": "problem (default: from flags.txt in the folder, "
+        "else text)",
+        "--t2t_hparams=FILE|SET": "hparams.json, or hparams set with the "
+        "values of tensor2tensor, such as transformer_base_v3 (default: "
+        "hparams.json in the folder)",
+        "--output_dir=DIR": "new folder of the run",
+        "--data_dir=DIR": "data of the problem with this vocabulary, for "
+        "training (default: chosen by the first training run)",
+        "--weights_only": "import the model without training hparams and "
+        "optimizer state",
+        "--verify=FILE.npz": "arrays inputs, targets and logits of the "
+        "original, to compare logits",
     }
-    flags.add(parser, meanings)
-    told = "the target space, 0 to 31 (default: the trained one, or 0)"
-    flags.add(parser, {"--target_space=N": told}, integer(0))
-    told = "of later training"
-    flags.add(parser, {"--seed=N": told}, integer(0, 2**63 - 1), 1)
+    flags.add(parser, table)
+    help_text = "target space, 0 to 31 (default: the trained one, or 0)"
+    flags.add(parser, {"--target_space=N": help_text}, integer(0))
+    help_text = "seed of later training"
+    flags.add(parser, {"--seed=N": help_text}, integer(0, 2**63 - 1), 1)
     flags.add_settings(parser, TrainingOptions, ["usr_dir"])
 
 
@@ -89,8 +89,9 @@ def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
         hparams = registry.hparams(name)
         if hparams.position_encoding == "interleaved":
             raise UsageError(
-                f"--t2t_hparams={name} has the paper's values; tensor2tensor's "
-                "are transformer_base_v3 and transformer_big_single_gpu."
+                f"--t2t_hparams={name} has the values of the paper. Use a set "
+                "with the values of tensor2tensor, transformer_base_v3 or "
+                "transformer_big_single_gpu."
             )
         return hparams
     stored = train_dir.checkpoint.with_name("hparams.json")
@@ -103,7 +104,7 @@ def _problem(
     args: argparse.Namespace,
     vocabulary: list[pathlib.Path],
 ) -> Problem:
-    """Return the problem by its name, or own text for an unknown name."""
+    """Return the problem, or the problem `text` for an unknown name."""
     name = args.problem or train_dir.flags.get("problem", "")
     base_name = name.removesuffix(registry.REVERSED_SUFFIX)
     options: dict[str, Any] = {}

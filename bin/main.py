@@ -1,6 +1,6 @@
-"""The Transformer for text-to-text work, from corpus to served translation.
+"""Train, evaluate and serve Transformers for translation and parsing.
 
-`t2t-lite COMMAND ...` is the same as `t2t-lite-COMMAND ...`.
+`t2t-lite COMMAND ...` is equivalent to `t2t-lite-COMMAND ...`.
 """
 
 import argparse
@@ -20,7 +20,7 @@ _PREFIX = "t2t-lite-"
 
 
 def commands() -> dict[str, metadata.EntryPoint]:
-    """Return the installed commands, by their names without `t2t-lite-`."""
+    """Return the installed commands by name, without the prefix `t2t-lite-`."""
     scripts = metadata.distribution("t2t-lite").entry_points
     return {
         script.name.removeprefix(_PREFIX): script
@@ -31,8 +31,8 @@ def commands() -> dict[str, metadata.EntryPoint]:
 
 def _add_flags(parser: flags.Parser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    told = "one of those below; COMMAND --help shows its flags"
-    parser.add_argument("command", metavar="COMMAND", nargs="?", help=told)
+    about = "command in the list below; COMMAND --help shows its flags"
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help=about)
     version = f"%(prog)s {t2t_lite.__version__}"
     parser.add_argument("--version", action="version", version=version)
     lines = [f"  {k:12}{_purpose(script)}" for k, script in commands().items()]
@@ -40,39 +40,39 @@ def _add_flags(parser: flags.Parser) -> None:
 
 
 def _purpose(script: metadata.EntryPoint) -> str:
-    """Return the first line of a command's docstring without importing it."""
+    """Return the first line of a command's docstring without an import."""
     spec: Any = importlib.util.find_spec(script.module)
     tree = ast.parse(spec.loader.get_source(script.module))
     return (ast.get_docstring(tree) or "").split("\n")[0]
 
 
 def _show(args: argparse.Namespace) -> None:
-    """Print the help, because no command came first."""
+    """Print the help, because the first word is not a command."""
     if args.command in commands():
         raise UsageError(
-            f"A command comes before its flags: t2t-lite {args.command} ..."
+            f"The command must precede its flags: t2t-lite {args.command} ..."
         )
     if args.command:
         hint = did_you_mean(args.command, commands())
         raise UsageError(
             f"Unknown command {args.command!r}.{hint} t2t-lite --help lists "
-            "them all."
+            "all commands."
         )
-    _front.make_parser().print_help()
+    _help.make_parser().print_help()
 
 
-_front = Command("t2t-lite", __doc__, _add_flags, _show)
+_help = Command("t2t-lite", __doc__, _add_flags, _show)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command that the first word names; return its exit code."""
+    """Run the command named by the first word and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     script = commands().get(words[0]) if words else None
-    if script is None:  # what follows the command are its own flags
-        ours = itertools.takewhile(lambda word: word.startswith("-"), words)
-        return _front(words[: len([*ours]) + 1])
+    if script is None:  # ignore the flags after an unknown command
+        own = itertools.takewhile(lambda word: word.startswith("-"), words)
+        return _help(words[: len([*own]) + 1])
     if argv is None:
-        del sys.argv[1]  # what is left are its flags
+        del sys.argv[1]  # the rest are the flags of the command
         return script.load()()
     return script.load()(words[1:])
 

@@ -1,8 +1,7 @@
-"""Ask a server for translations: lines in, lines out, in order.
+"""Translate lines with t2t-lite-server or TensorFlow Serving.
 
-The server is t2t-lite-server or TensorFlow Serving. A line without an answer
-becomes an empty line, is reported on stderr, and makes the exit code 1. The
-command needs t2t-lite[serve].
+A failed request writes an empty line, logs the error to stderr and sets the
+exit code to 1. The command requires t2t-lite[serve].
 """
 
 import argparse
@@ -13,7 +12,7 @@ import sys
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.bin.cli import command, flags, places
+from t2t_lite.bin.cli import command, flags, io_paths
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import Counter
@@ -22,46 +21,47 @@ from t2t_lite.validators import integer, real
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    group = parser.add_argument_group("server")
-    about = (
-        "http://HOST:PORT for REST or grpc://HOST:PORT for gRPC; https:// and "
+    group = parser.add_argument_group("Server")
+    help_text = (
+        "http://HOST:PORT for REST or grpc://HOST:PORT for gRPC; https:// or "
         "grpcs:// with TLS"
     )
-    flags.add(group, {"--server=URL": about}, default="http://127.0.0.1:8501")
-    about = "name of the model on the server"
-    flags.add(group, {"--model_name=NAME": about}, default="default")
-    about = "version of the model (default: the newest)"
-    flags.add(group, {"--version=N": about}, integer(0))
-    group = parser.add_argument_group("requests")
+    url = "http://127.0.0.1:8501"
+    flags.add(group, {"--server=URL": help_text}, default=url)
+    help_text = "name of the model on the server"
+    flags.add(group, {"--model_name=NAME": help_text}, default="default")
+    help_text = "version of the model (default: the newest)"
+    flags.add(group, {"--version=N": help_text}, integer(0))
+    group = parser.add_argument_group("Requests")
     count = integer(1)
-    flags.add(group, {"--batch_size=N": "texts in a request"}, count, 16)
+    flags.add(group, {"--batch_size=N": "texts per request"}, count, 16)
     flags.add(group, {"--concurrency=N": "concurrent requests"}, count, 4)
-    about = (
-        "seconds until a request is given up; while the server is busy or "
-        "away, it is repeated"
+    help_text = (
+        "time limit of a request in seconds, retries of a busy or unreachable "
+        "server included"
     )
-    flags.add(group, {"--timeout=X": about}, real(at_least=0.1), 60.0)
-    group = parser.add_argument_group("input and output")
+    flags.add(group, {"--timeout=X": help_text}, real(at_least=0.1), 60.0)
+    group = parser.add_argument_group("Input and output")
     table = {
         "--decode_from_file=FILE": "compressed or not (default: stdin)",
-        "--decode_to_file=FILE": "written when complete (default: stdout)",
+        "--decode_to_file=FILE": "written atomically (default: stdout)",
     }
     flags.add(group, table)
-    about = (
-        "write the N best translations of each line, separated by TABs; at "
-        "most the beam size of the export"
+    help_text = (
+        "number of translations per line, separated by TABs, the best first; "
+        "at most the beam size of the export"
     )
-    flags.add(group, {"--nbest=N": about}, count, 1)
-    about = (
-        'json: one object a line, {"line", "source", "hypotheses": [{"text", '
+    flags.add(group, {"--nbest=N": help_text}, count, 1)
+    help_text = (
+        'json: one object per line, {"line", "source", "hypotheses": [{"text", '
         '"score", "tokens"}]}, or {"line", "error"}; tokens are null'
     )
-    flags.add_choice(group, "format", about, "text", "json", default="text")
+    flags.add_choice(group, "format", help_text, "text", "json", default="text")
 
 
 def query(args: argparse.Namespace) -> None:
-    """Send every line and write the answers."""
-    places.check(args.decode_from_file, args.decode_to_file)
+    """Send all lines to the server and write the results."""
+    io_paths.check_paths(args.decode_from_file, args.decode_to_file)
     try:
         from t2t_lite.serving.client import Client, connect
     except ImportError as error:
@@ -71,7 +71,7 @@ def query(args: argparse.Namespace) -> None:
     from t2t_lite.decoding.batching import Batching, map_sorted
 
     if args.server.startswith("grpc"):
-        start_tensorflow(args.verbose)  # the messages of gRPC import it
+        start_tensorflow(args.verbose)  # gRPC messages import TensorFlow
     client = Client(
         connect(args.server, args.model_name, args.version),
         "nbest" if args.nbest > 1 else "serving_default",
@@ -86,48 +86,48 @@ def query(args: argparse.Namespace) -> None:
     if args.decode_to_file:
         opened = files.write_file(pathlib.Path(args.decode_to_file))
     with (
-        places.lines_in(args.decode_from_file) as lines,
+        io_paths.open_lines(args.decode_from_file) as lines,
         opened as file,
         command.LineNotes(args.verbose) as note,
-        # Answers on a terminal show the progress by themselves.
-        Counter("asking", "lines", shown=not sys.stdout.isatty()) as counter,
+        # Results on a terminal already show the progress.
+        Counter("querying", "lines", shown=not sys.stdout.isatty()) as counter,
     ):
-        answered = map_sorted(
+        results = map_sorted(
             (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),
             parts=lambda line: [line.decode(errors="replace")],
             work=[client.translate] * args.concurrency,
             lengths=lambda texts: [len(text) for text in texts],
             batching=Batching(args.batch_size),
         )
-        for number, (line, (answer,)) in enumerate(answered, 1):
+        for number, (line, (result,)) in enumerate(results, 1):
             source = line.decode(errors="replace")
-            text = _format(number, source, answer, args) + "\n"
+            text = _format(number, source, result, args) + "\n"
             file.write(text.encode(errors="backslashreplace"))
             file.flush()
-            if answer.error:
+            if result.error:
                 errors += 1
-                note(number, answer.error)
-            elif answer.cut:
-                note(number, "too long: its end was left out.")
+                note(number, result.error)
+            elif result.cut:
+                note(number, "too long: translated only its beginning.")
             counter.advance(1)
     if errors:
         raise T2TLiteError(f"{errors:,} line(s) have no translation.")
 
 
 def _format(
-    number: int, source: str, answer: Any, args: argparse.Namespace
+    number: int, source: str, result: Any, args: argparse.Namespace
 ) -> str:
     """Return the output line of an input line."""
-    hypotheses = answer.hypotheses[: args.nbest]
+    hypotheses = result.hypotheses[: args.nbest]
     if args.format == "text":
-        # A line end or a TAB inside a text must not look like a separator.
+        # Replace line ends and TABs inside a text, because they separate texts.
         separators = "\r\n\t" if args.nbest > 1 else "\r\n"
         table = str.maketrans(dict.fromkeys(separators, " "))
         return "\t".join(text.translate(table) for text, _ in hypotheses)
-    found = [{"text": t, "score": s, "tokens": None} for t, s in hypotheses]
-    record = {"line": number, "source": source, "hypotheses": found}
-    if answer.error:
-        record = {"line": number, "error": answer.error}
+    items = [{"text": t, "score": s, "tokens": None} for t, s in hypotheses]
+    record = {"line": number, "source": source, "hypotheses": items}
+    if result.error:
+        record = {"line": number, "error": result.error}
     return json.dumps(record, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""List problems and hparams sets, or show one of them in full."""
+"""List problems and hparams sets, or show one of them in detail."""
 
 import argparse
 import dataclasses
@@ -14,7 +14,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.validators import integer
 
-DEFAULT_LENGTH = 25  # tokens of an ordinary sentence of news
+DEFAULT_LENGTH = 25  # tokens of a typical news sentence
 _RUNS = "~/t2t-lite"
 
 
@@ -23,24 +23,24 @@ def _add_flags(parser: flags.Parser) -> None:
         "example: t2t-lite-registry transformer_base --vocab_size=32000"
     )
     parser.add_argument(
-        "name", metavar="NAME", nargs="?", help="a problem or an hparams set"
+        "name", metavar="NAME", nargs="?", help="problem or hparams set"
     )
     sizes = {
-        "--vocab_size=V": "tokens of the vocabulary of each side: also print "
-        "the parameters and FLOPs of a set",
+        "--vocab_size=V": "vocabulary size of each side, to print the "
+        "parameters and FLOPs of a set",
         "--length=N": "with --vocab_size: tokens per sentence, for the FLOPs "
         f"of attention (default: {DEFAULT_LENGTH})",
     }
     flags.add(parser, sizes, integer(1))
-    about = "parameter counts of the paper's table 3: ours beside the paper's"
-    flags.add(parser, {"--table3": about})
+    help_text = "compare the parameter counts with the paper's table 3 and exit"
+    flags.add(parser, {"--table3": help_text})
     parser.add_argument(
         "--runs",
         metavar="DIR",
         nargs="?",
         const=_RUNS,
-        help="the runs in a folder and its subfolders, with step, best score "
-        f"and date (default: {_RUNS})",
+        help="list the runs in a folder and its subfolders, with step, best "
+        f"score and date (default: {_RUNS})",
     )
     flags.add_override(parser)
     flags.add_settings(parser, TrainingOptions, ["usr_dir"])
@@ -62,8 +62,9 @@ def show(args: argparse.Namespace) -> None:
     elif args.name in sets:
         _show_set(args)
     elif args.name.removesuffix(registry.REVERSED_SUFFIX) not in problems:
-        kind = "problem or hparams set"
-        raise registry.unknown_name(kind, args.name, sets + problems)
+        raise registry.unknown_name(
+            "problem or hparams set", args.name, sets + problems
+        )
     elif args.vocab_size or args.hparams_override:
         raise UsageError(
             "--vocab_size and --hparams_override require an hparams set; "
@@ -111,25 +112,25 @@ def _show_set(args: argparse.Namespace) -> None:
     print(hparams)
     if not costs:
         return
-    parts = costs["parameters_by_part"] | {"in all": costs["parameters"]}
-    print(f"\nParameters, with {size:,} tokens a side")
-    print_table([(f"  {k}", f"{n:,}") for k, n in parts.items()], numbers=True)
+    counts = costs["parameters_by_part"] | {"in all": costs["parameters"]}
+    print(f"\nParameters, with {size:,} tokens per side")
+    print_table([(f"  {k}", f"{n:,}") for k, n in counts.items()], numbers=True)
     print(f"\nFLOPs of the matrix products, in sentences of {length} tokens")
     print_table([(f"  {k}", f"{n:.4g}") for k, n in costs["flops"].items()])
 
 
 def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
-    """Return what a set costs with a vocabulary of `size` tokens."""
+    """Return the parameters and FLOPs of a set, given the vocabulary size."""
     from t2t_lite.model import flops
 
-    parts = flops.count_parameters(hparams, size, size)
+    counts = flops.count_parameters(hparams, size, size)
     source, target = flops.count_forward_flops(hparams, size, length, length)
     step = flops.count_step_flops(hparams, size, length)
     return {
         "vocab_size": size,
         "length": length,
-        "parameters": sum(parts.values()),
-        "parameters_by_part": parts,
+        "parameters": sum(counts.values()),
+        "parameters_by_part": counts,
         "flops": {
             "forward_per_source_token": source,
             "forward_per_target_token": target,
@@ -142,17 +143,17 @@ def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
 
 
 def _show_table3(args: argparse.Namespace) -> None:
-    """Print our sizes of the models of table 3, and the paper's."""
+    """Print the sizes of the models of table 3, and the paper's sizes."""
     from t2t_lite.hparams import table3
     from t2t_lite.model import flops
 
     size = table3.PAPER_VOCAB_SIZE
     rows = []
     for name, paper in table3.PAPER_MILLIONS.items():
-        parts = flops.count_parameters(registry.hparams(name), size, size)
-        count, told = sum(parts.values()), registry.describe(name)
-        row = {"name": name, "parameters": count, "paper_millions": paper}
-        rows.append(row | {"meaning": told})
+        counts = flops.count_parameters(registry.hparams(name), size, size)
+        row = {"name": name, "parameters": sum(counts.values())}
+        row |= {"paper_millions": paper, "meaning": registry.describe(name)}
+        rows.append(row)
     if args.json:
         print_json({"vocab_size": size, "sets": rows})
         return

@@ -7,7 +7,7 @@ import argparse
 
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import print_json, print_table, shown
+from t2t_lite.bin.cli.output import format_value, print_json, print_table
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -15,13 +15,13 @@ def _add_flags(parser: flags.Parser) -> None:
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="the folder of a run"
     )
-    told = "also plot the curves, which requires t2t-lite[png]"
-    flags.add(parser, {"--png=FILE": told})
+    help_text = "output file for plots of the curves; requires t2t-lite[png]"
+    flags.add(parser, {"--png=FILE": help_text})
     flags.add_json(parser)
 
 
 def report(args: argparse.Namespace) -> None:
-    """Print the table, or one JSON object, and write the picture."""
+    """Print the table or a JSON object, and write the plots."""
     from t2t_lite.training import comparison
 
     runs = list(dict.fromkeys(flags.folder(run) for run in args.runs))
@@ -31,7 +31,7 @@ def report(args: argparse.Namespace) -> None:
     else:
         names = ["/".join(run.parts[-2:]) for run in runs]
         facts = [
-            [key.replace("_", " "), *(shown(row[key]) for row in rows)]
+            [key.replace("_", " "), *(format_value(row[key]) for row in rows)]
             for key in list(rows[0])[1:]
         ]
         print_table([["", *names], *facts], numbers=True)

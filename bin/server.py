@@ -1,7 +1,7 @@
-"""Serve an export by REST and gRPC, and on a web page.
+"""Serve an export with REST, gRPC and a web page.
 
-It speaks the API of TensorFlow Serving, loads new versions while it runs, and
-needs t2t-lite[serve].
+The server has the API of TensorFlow Serving, loads new versions while it runs,
+and requires t2t-lite[serve].
 """
 
 import argparse
@@ -25,35 +25,35 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    table = {"--model_base_path=DIR": "the versions of an export"}
+    table = {"--model_base_path=DIR": "folder of the versions of an export"}
     flags.add(parser, table)
     table = {"--model_name=NAME": "name of the model in requests"}
     flags.add(parser, table, default="default")
-    group = parser.add_argument_group("address")
-    about = "address to listen at; use a reverse proxy for other machines"
-    flags.add(group, {"--host=ADDRESS": about}, default="127.0.0.1")
-    for flag, about, port in (
+    group = parser.add_argument_group("Address")
+    help_text = "address to listen on; use a reverse proxy for other machines"
+    flags.add(group, {"--host=ADDRESS": help_text}, default="127.0.0.1")
+    for flag, protocol, port in (
         ("port", "gRPC", 8500),
-        ("rest_api_port", "REST and the page", 8501),
+        ("rest_api_port", "REST and the web page", 8501),
     ):
-        about = f"port of {about}; 0 takes a free one"
-        flags.add(group, {f"--{flag}=N": about}, integer(0, 65535), port)
-    group = parser.add_argument_group("batches and limits")
-    for flag, about, default in (
-        ("max_batch_size", "texts in a batch; 1 turns batching off", 32),
-        ("max_queue", "texts in the queue; others are refused with 503", 1024),
+        help_text = f"port of {protocol}; 0: any free port"
+        flags.add(group, {f"--{flag}=N": help_text}, integer(0, 65535), port)
+    group = parser.add_argument_group("Batching and limits")
+    for flag, help_text, default in (
+        ("max_batch_size", "maximum texts per batch; 1: no batching", 32),
+        ("max_queue", "maximum texts in the queue, then error 503", 1024),
         ("workers", "concurrent batches (default: one per core)", None),
-        ("max_body_bytes", "bytes of a request", 16 << 20),
-        ("max_texts", "texts of a request", 1024),
-        ("max_characters", "characters of a text", 10_000),
-        ("rest_api_timeout_in_ms", "milliseconds until an error 504", 30_000),
+        ("max_body_bytes", "maximum bytes of a request", 16 << 20),
+        ("max_texts", "maximum texts of a request", 1024),
+        ("max_characters", "maximum characters of a text", 10_000),
+        ("rest_api_timeout_in_ms", "milliseconds until error 504", 30_000),
     ):
-        flags.add(group, {f"--{flag}=N": about}, integer(1), default)
-    about = "seconds between checks for new versions"
+        flags.add(group, {f"--{flag}=N": help_text}, integer(1), default)
+    help_text = "seconds between checks for new versions"
     name = "--file_system_poll_wait_seconds=X"
-    flags.add(group, {name: about}, real(at_least=0.01), 1.0)
-    about = "seconds for requests to finish after SIGTERM"
-    flags.add(group, {"--drain_seconds=X": about}, real(at_least=0), 30.0)
+    flags.add(group, {name: help_text}, real(at_least=0.01), 1.0)
+    help_text = "seconds for running requests to finish after SIGTERM"
+    flags.add(group, {"--drain_seconds=X": help_text}, real(at_least=0), 30.0)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -62,11 +62,13 @@ def run(args: argparse.Namespace) -> None:
     base_path = pathlib.Path(args.model_base_path).expanduser().absolute()
     if (base_path / "saved_model.pb").is_file():
         raise UsageError(
-            f"--model_base_path must hold versions; {base_path} is a version. "
-            f"Give {base_path.parent}."
+            f"--model_base_path={base_path} is a version. Use the folder of "
+            f"the versions, {base_path.parent}."
         )
     if not base_path.is_dir():
-        raise UsageError(f"--model_base_path={base_path} is not a folder.")
+        raise UsageError(
+            f"--model_base_path must be a folder; got {base_path}."
+        )
     start_tensorflow(args.verbose)
     try:
         import uvloop
@@ -103,14 +105,14 @@ def run(args: argparse.Namespace) -> None:
     if not finished:
         command.note("Some requests did not finish within --drain_seconds.")
         sys.stdout.flush()
-        os._exit(command.FAILED)  # Python would wait for their threads
+        os._exit(command.FAILED)  # without waiting for the threads
 
 
 async def _serve(config: "ServerConfig") -> bool:
     """Serve until SIGTERM or SIGINT; a second signal kills the process.
 
     Returns:
-      whether all requests finished within `drain_seconds`.
+      True if all requests finished within `drain_seconds`.
     """
     from t2t_lite.serving.server.serve import running
 
@@ -135,8 +137,7 @@ async def _serve(config: "ServerConfig") -> bool:
             if config.host not in _LOOPBACK:
                 command.note(
                     f"--host={config.host} accepts requests from other "
-                    "machines without authentication. Put a reverse proxy "
-                    "with authentication and TLS in front of it."
+                    "machines. Use a reverse proxy with authentication and TLS."
                 )
         await stopping.wait()
     return not batcher.running

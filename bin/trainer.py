@@ -1,6 +1,6 @@
 """Train a problem with an hparams set, from corpus to checkpoints.
 
-The same command again resumes where it stopped.
+The same command resumes a stopped run.
 """
 
 import argparse
@@ -22,24 +22,25 @@ def _add_flags(parser: flags.Parser) -> None:
         "example: t2t-lite-trainer --problem=spellout_ende "
         "--hparams=transformer_quickstart"
     )
-    group = parser.add_argument_group("what to train")
+    group = parser.add_argument_group("Model")
     table = {
-        "--problem=NAME": "t2t-lite-registry lists them",
-        "--hparams=SET": "t2t-lite-registry lists them",
-        "--output_dir=DIR": f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
+        "--problem=NAME": "registered problem, see t2t-lite-registry",
+        "--hparams=SET": "registered hparams set, see t2t-lite-registry",
+        "--output_dir=DIR": "folder of the run (default: "
+        f"{RUNS_DIR}/PROBLEM/SET)",
     }
     flags.add(group, table)
     flags.add_override(group)
-    told = "print every hparam with its value and train nothing"
-    flags.add(group, {"--print_hparams": told})
-    skip = ("hparams_override", "verbose")  # which stand elsewhere
+    help_text = "print all hparams with their values and exit"
+    flags.add(group, {"--print_hparams": help_text})
+    skip = ("hparams_override", "verbose")  # added elsewhere
     flags.add_settings(parser, TrainingOptions, skip=skip)
     flags.add_text_flags(parser)
 
 
 def train(args: argparse.Namespace) -> None:
-    """Train as the flags say, or print what would be trained."""
-    # Before training there is nothing to save; by default it ends a process.
+    """Train a run, or print the report of a dry run or the hparams."""
+    # SIGUSR1 saves during training; before, it must not end the process.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if args.print_hparams:
         flags.require(args, "hparams")
@@ -53,20 +54,20 @@ def train(args: argparse.Namespace) -> None:
     from t2t_lite.training.run import Run
 
     if isinstance(trained, Run):
-        _print_reached(trained)
+        _print_progress(trained)
         _print_next(trained)
     else:
-        print(flags.flags_of_options(trained))
+        print(flags.options_to_flags(trained))
 
 
-def _print_reached(run: "Run") -> None:
-    reached = run.reached
+def _print_progress(run: "Run") -> None:
+    progress = run.progress
     print(f"output_dir: {run.output_dir}")
-    print(f"step: {reached.step}")
-    if reached.best:
-        print(f"best: {reached.best_text}")
-    if reached.average:
-        print(f"average: {reached.average}")
+    print(f"step: {progress.step}")
+    if progress.best:
+        print(f"best: {progress.best_text}")
+    if progress.average:
+        print(f"average: {progress.average}")
     cost = run.config["training_cost"]
     print(
         f"training_cost: {cost['flops_counted']:.3g} FLOPs counted from the "
@@ -81,7 +82,7 @@ def _print_reached(run: "Run") -> None:
 
 
 def _print_next(run: "Run") -> None:
-    """The commands that people try next."""
+    """Print the commands for decoding, evaluation and export."""
     folder = f"--output_dir={shlex.quote(str(run.output_dir))}"
     if run.config["usr_dir"]:
         folder += f" --usr_dir={shlex.quote(run.config['usr_dir'])}"

@@ -1,6 +1,6 @@
-"""The Python API: `train` makes a run, `load` opens one to translate.
+"""The Python API: `train` trains a run, `load` opens a run to translate.
 
-Nothing here loads TensorFlow before the request is checked.
+TensorFlow is imported after all arguments are checked.
 """
 
 import contextlib
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from t2t_lite.decoding.token_info import TokenDetails
     from t2t_lite.training.run import Run
 
-_SECONDS_TO_SEE = 30.0
+_FILE_TIMEOUT = 30.0  # seconds until a network file system shows a new file
 # Options that may differ between workers.
-_OF_ONE_WORKER = (
+_LOCAL_OPTIONS = (
     *("usr_dir", "data_dir", "raw_dir", "tfds_dir", "problem_options"),
     *("workers", "worker", "cluster_timeout", "sustained_tflops", "verbose"),
 )
@@ -68,30 +68,32 @@ def train(
     output_dir: str | os.PathLike | None = None,
     **options: Any,
 ) -> "Run | str":
-    """Train a run, as the command `t2t-lite-trainer` does.
+    """Train a run, like the command `t2t-lite-trainer`.
 
-    It generates missing data, trains, evaluates and saves; the same call again
-    resumes. In the main thread, Ctrl-C and SIGTERM save before they raise
-    `Interrupted`; SIGUSR1 saves and training continues.
+    The function generates missing data, trains, evaluates and saves. The same
+    call resumes a stopped run. In the main thread, Ctrl-C and SIGTERM save the
+    run and raise `Interrupted`; SIGUSR1 saves and continues.
 
     Args:
-      problem: the name of a problem, or the problem itself; None: the problem
-        of the run in `output_dir`.
-      hparams: the name of a set, or hyperparameters; None: those of that run.
+      problem: the problem or its name; None takes the problem of the run in
+        `output_dir`.
+      hparams: hyperparameters or the name of a set; None takes the
+        hyperparameters of the run in `output_dir`.
       output_dir: the folder of the run; None takes
         `~/t2t-lite/runs/PROBLEM/SET`.
-      **options: the options of training, by keyword.
+      **options: training options.
 
     Keyword Args:
       OPTIONS
 
     Returns:
-      The run; `run.reached` has its results. Of a dry run, its report as text.
+      The run, with its results in `run.progress`; or the report of a dry run as
+      text.
 
     Raises:
-      UsageError: an unknown name, key or option, or values that conflict.
-      Interrupted: a signal came; everything is saved.
-      T2TLiteError: training failed; the message says what to do.
+      UsageError: a name, key or option is unknown, or values conflict.
+      Interrupted: a signal stopped training; the run is saved.
+      T2TLiteError: training failed; the message contains the fix.
     """
     require_known(options, TrainingOptions, "train")
     job = _plan(problem, hparams, output_dir, TrainingOptions(**options))
@@ -112,14 +114,14 @@ def _plan(
     output_dir: str | os.PathLike | None,
     options: TrainingOptions,
 ) -> "_Job":
-    """Look up and check what to train; take the rest from the run there."""
+    """Check the arguments of `train`, and complete them from the run."""
     plugins.load_plugins(options.usr_dir)
     run_dir = check("output_dir", output_dir, folder) if output_dir else None
     config = find_config(run_dir) if run_dir else None
     if config is None and (problem is None or hparams is None):
         raise UsageError(
-            "problem and hparams are required, unless output_dir is the folder "
-            f"of a run (got problem={problem}, hparams={hparams}, "
+            "problem and hparams are required, unless output_dir has a run "
+            f"(got problem={problem}, hparams={hparams}, "
             f"output_dir={output_dir})."
         )
     set_name = None
@@ -142,18 +144,18 @@ def _plan(
     )
     if not run_dir:
         raise UsageError(
-            "output_dir is required, because hyperparameters without the name "
-            "of a set have no default folder."
+            "output_dir is required with hyperparameters that are not a "
+            "registered set."
         )
     if not output_dir and task.name != run_dir.parent.name:
-        # Own text has got a name by its options or its data.
+        # The name of text files comes from their options or data.
         run_dir = default_output_dir(task.name, str(set_name))
         config = find_config(run_dir)
     metrics = ("auto", "loss", task.metric)
     if options.best_metric not in metrics:
         raise UsageError(
-            f"best_metric is one of {', '.join(metrics)} for {task.name}; got "
-            f"{options.best_metric!r}."
+            f"best_metric must be one of {', '.join(metrics)} for {task.name}; "
+            f"got {options.best_metric!r}."
         )
     require_fitting_vocabularies(task, values)
     return _Job(task, values, set_name, run_dir, data_dir, options, config)
@@ -169,72 +171,71 @@ class _Job:
     output_dir: pathlib.Path
     data_dir: pathlib.Path
     options: TrainingOptions
-    config: Mapping[str, Any] | None  # of the run that is there
+    config: Mapping[str, Any] | None  # of an existing run
 
     def measure(self) -> str:
-        """Measure one pass over the largest batch; make nothing."""
+        """Return the report of a dry run."""
         from t2t_lite.training import devices, trainer
         from t2t_lite.training.memory import dry_run
 
         options = self.options
-        # Before anything runs on the devices.
+        # Call it before anything runs on the devices.
         devices.choose_strategy(options.replicas, self.hparams)
-        data = self._generation()  # which refuses folders that are not read
+        generator = self._make_generator()  # checks the options of the data
         if self._has_data:
-            run = self._run(data.run(), dry_run=True)
+            run = self._create_run(generator.run(), dry_run=True)
             sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
         else:
             sizes = self.problem.swap_if_reversed(
                 *self.problem.expected_vocab_sizes()
             )
-            lines = self._missing_data()
+            lines = self._describe_missing_data()
         trainer.prepare(options.seed, deterministic=False)
         return "\n".join([*lines, dry_run(self.hparams, sizes, options)])
 
     def train(self) -> "Run":
-        """Generate the data if it is missing, and train."""
+        """Generate missing data, train, and return the run."""
         from t2t_lite.training import distribute, trainer
         from t2t_lite.training.model_card import provenance_of
         from t2t_lite.training.signals import run_lock
 
         strategy = distribute.make_strategy(self.options, self.hparams)
         with (
-            distribute.naming_lost_workers(strategy),
+            distribute.worker_errors(strategy),
             contextlib.ExitStack() as stack,
         ):
             fix = "Start the same command on all workers."
-            distribute.require_equal(strategy, self._command(), fix)
-            manifest = self._generation().run()
-            fix = "Give all workers the same data."
+            distribute.require_equal(strategy, self._shared_settings(), fix)
+            manifest = self._make_generator().run()
+            fix = "Use the same data on all workers."
             distribute.require_equal(strategy, {"data": manifest.digest}, fix)
             if distribute.workers_of(strategy)[1] == 0:
-                # Nobody else changes the run that is compared.
+                # Lock the run before its config is compared.
                 stack.enter_context(run_lock(self.output_dir))
-                run = self._run(manifest)
+                run = self._create_run(manifest)
                 log(f"Training {self.problem.name} in {run.output_dir}.")
-                run.record(conditions=provenance_of(run, self.options))
+                run.update_config(conditions=provenance_of(run, self.options))
                 distribute.exchange(strategy, "run")
             else:
-                distribute.exchange(strategy, "run")  # the chief has made it
-                # A network file system may take a while to show a new file.
-                deadline = time.monotonic() + _SECONDS_TO_SEE
+                distribute.exchange(strategy, "run")  # wait for the chief
+                deadline = time.monotonic() + _FILE_TIMEOUT
                 while not (self.output_dir / CONFIG).exists():
                     if time.monotonic() > deadline:
                         raise T2TLiteError(
-                            f"{self.output_dir} lacks the files of the chief: "
-                            "output_dir must be a folder that all share."
+                            "output_dir must be a folder that all workers "
+                            f"share; {self.output_dir} lacks the chief's files."
                         )
                     time.sleep(0.5)
-                run = self._run(manifest, dry_run=True)
+                run = self._create_run(manifest, dry_run=True)
             trainer.train(run, self.options, strategy)
-            # No worker leaves early, and all know the cost.
+            # Wait for all workers, and share the training cost.
             run.config = distribute.exchange(strategy, run.config)[0]
         return run
 
-    def _command(self) -> dict[str, Any]:
-        """Return what must be the same on all workers."""
+    def _shared_settings(self) -> dict[str, Any]:
+        """Return the settings that must be equal on all workers."""
         options = dataclasses.asdict(self.options)
-        for name in _OF_ONE_WORKER:
+        for name in _LOCAL_OPTIONS:
             del options[name]
         return {
             **versions(),
@@ -250,17 +251,17 @@ class _Job:
 
         return Manifest.path(self.data_dir, self.problem).exists()
 
-    def _generation(self) -> "DataGenerator":
+    def _make_generator(self) -> "DataGenerator":
         from t2t_lite.datagen.generate import DataGenerator
 
         seed, options = None, self.options
-        if self.config and not self._has_data:  # make the run's data again
+        if self.config and not self._has_data:  # generate the same data again
             seed = self.config["data"].get("seed")
         return DataGenerator(
             self.problem, self.data_dir, options.raw_dir, options.tfds_dir, seed
         )
 
-    def _run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
+    def _create_run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
         from t2t_lite.training.run import Run
         from t2t_lite.training.warm_start import facts_of_start
 
@@ -283,8 +284,8 @@ class _Job:
             dry_run=dry_run,
         )
 
-    def _missing_data(self) -> list[str]:
-        """Report that there is no data, and whether there is a corpus."""
+    def _describe_missing_data(self) -> list[str]:
+        """Return a report of missing data, and whether the corpus exists."""
         from t2t_lite.corpus.download import RawFiles
 
         problem, options = self.problem, self.options
@@ -293,13 +294,13 @@ class _Job:
         )
         try:
             problem.check_sources(raw)
-            told = "its corpus is there"
+            corpus = "its corpus is there"
         except T2TLiteError as error:
-            told = str(error)
+            corpus = str(error)
         return [
             f"missing: {self.data_dir} has no data of {problem.name} yet; the "
-            "same command without `dry_run`, or t2t-lite-datagen, makes it",
-            told,
+            "same command without `dry_run`, or t2t-lite-datagen, generates it",
+            corpus,
         ]
 
 
@@ -312,7 +313,7 @@ def load(
     ensemble: Sequence[str | os.PathLike] = (),
     jit: bool = False,
 ) -> "LoadedTranslator":
-    """Load a run or an export; the result translates when called.
+    """Load a run or an export and return a callable translator.
 
     Example:
       >>> translator = t2t_lite.load(".quickstart/run")
@@ -324,39 +325,38 @@ def load(
       ...     print(hypothesis.score, hypothesis.text)
 
     Args:
-      path: the folder of a run; or of an export, or of several versions of an
-        export, of which the newest is loaded.
-      checkpoint: of a run: "latest", "best", "average", "ema", a step number
-        or a folder. The default is the average of the newest checkpoints if it
-        exists, else the newest.
-      usr_dir: of a run: the folder or package with the code of its problem. It
-        is required if that code takes part in decoding.
-      replicas: of a run: the number of GPUs, or without GPUs of threads, that
-        search in parallel; None means all GPUs, or one thread a core, four at
-        most. It changes the speed, not the results.
-      ensemble: of a run: other models whose probabilities are averaged with
-        its own: folders of runs, or checkpoints of this run.
-      jit: of a run: compile searches by XLA. Each new batch size takes seconds;
-        then single texts are translated faster. Scores agree within rounding.
+      path: the folder of a run, of an export, or of the versions of an export,
+        of which the newest is loaded. The other arguments require a run.
+      checkpoint: "latest", "best", "average", "ema", a step number or a folder.
+        The default is the average of the newest checkpoints if it exists, else
+        the newest checkpoint.
+      usr_dir: the folder or package with the code of the problem, if decoding
+        requires it.
+      replicas: the number of GPUs, or of CPU threads without GPUs, that decode
+        concurrently; None takes all GPUs, or one thread per core, at most four.
+        It changes the speed, not the results.
+      ensemble: more models for an ensemble with averaged probabilities: folders
+        of runs, or checkpoints of this run.
+      jit: compile decoding with XLA, which speeds up single texts; each new
+        batch size takes seconds. Scores agree within rounding errors.
 
     Raises:
-      UsageError: `path` is neither, or an export gets the options of a run.
-      T2TLiteError: a part of the run or the export is missing or damaged.
+      UsageError: `path` is not a run or an export, or an option requires a run.
+      T2TLiteError: the run or the export is incomplete or damaged.
     """
     folder = pathlib.Path(path).expanduser()
     version = newest_version(folder)
     if version is None and not (folder / "config.json").is_file():
         raise UsageError(
-            "load needs the folder of a run, with a config.json, or of an "
+            "path must be the folder of a run, with a config.json, or of an "
             f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
             f"...; got {path}."
         )
     given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
     if version and (given or ensemble):
         raise UsageError(
-            "checkpoint, usr_dir, replicas, ensemble and jit are for runs, and "
-            "an export holds all it needs: leave them out; got the export "
-            f"{version}."
+            "checkpoint, usr_dir, replicas, ensemble and jit require a run; "
+            f"got the export {version}. Remove them."
         )
     start_tensorflow()
     if version:
@@ -398,19 +398,19 @@ def _load_export(version: pathlib.Path) -> "LoadedTranslator":
         known, search = (), lambda: exported
 
     def make_replicas(**options: Any) -> "list[Replica]":
-        _refuse(options.keys() - known)
+        _check_no_options(options.keys() - known)
         return [Replica(search(**options))]
 
     return LoadedTranslator(f"{version}, an export", make_replicas)
 
 
 class LoadedTranslator:
-    """Translates with a trained model; made by `t2t_lite.load`.
+    """Translates with a trained model; `t2t_lite.load` returns it.
 
     Args:
-      name: of the model, for people.
-      make_replicas: returns the engines that search with the given options.
-      run: of the model; None for an export.
+      name: a description of the model.
+      make_replicas: returns the replicas for search options.
+      run: the run of the model; None for an export.
     """
 
     def __init__(
@@ -422,7 +422,7 @@ class LoadedTranslator:
         from t2t_lite.decoding.token_info import TokenDetails
 
         self._name = name
-        # Tracing a graph takes a while, so each one is kept.
+        # Cached, because tracing graphs is slow.
         self._make_replicas = functools.cache(make_replicas)
         self._run = run
         self._details = functools.cache(TokenDetails)
@@ -439,96 +439,96 @@ class LoadedTranslator:
         batch_tokens: int | None = None,
         **options: Any,
     ) -> Any:
-        """Translate one text or several; stderr shows the progress of many.
+        """Translate one text or several texts.
 
         Args:
-          texts: one text, or several; a `Request` carries options of its own.
-          nbest: the number of hypotheses of each text, best first: at most the
-            beam size, or the number of samples; None returns texts only.
-          batch_size: texts translated together (64); changes the speed only.
-          batch_tokens: or source tokens together.
-          **options: the fields of `decoding.search.settings.SearchSettings`;
-            the defaults are those of the run. An export for CTranslate2 takes
-            `beam_size` and `alpha`, a SavedModel none. And these:
+          texts: a text, or an iterable of texts. A `Request` has options for a
+            single text.
+          nbest: the number of hypotheses per text, the best first, at most the
+            beam size or the number of samples; None returns texts.
+          batch_size: texts per batch, by default 64; changes the speed only.
+          batch_tokens: source tokens per batch; changes the speed only.
+          **options: fields of `decoding.search.settings.SearchSettings`, by
+            default from the run, and the keywords below. CTranslate2 exports
+            support `beam_size` and `alpha`, SavedModels no options.
 
         Keyword Args:
           split_sentences: translate the sentences of each text separately.
           mbr: "chrf" returns the hypothesis most similar to all others.
-          token_scores: with `nbest`, of a run: add the log-probability of each
-            token to the hypotheses.
-          alignment: with `nbest`, of a run: "words" adds pairs of source and
-            target words to the hypotheses.
+          token_scores: add the log-probability of each token to the hypotheses;
+            requires `nbest` and a run.
+          alignment: "words" adds pairs of source and target words to the
+            hypotheses; requires `nbest` and a run.
 
         Returns:
-          A str for a text, a list of them for several. With `nbest`, a list of
-          hypotheses with `text`, `score` and `tokens`, or a list of such lists.
-          Exports as SavedModel have no tokens: they are None.
+          A str for one text, a list of str for several. With `nbest`, lists of
+          hypotheses with `text`, `score` and `tokens` instead of str. The
+          tokens of SavedModels are None.
 
         Raises:
-          UsageError: an option is not supported here, or a value is wrong.
+          UsageError: an option is not supported, or a value is not valid.
         """
         several = _list_texts(texts)
         check("nbest", nbest, optional(integer(1)))
         for name in _DETAILS if nbest is None else ():
             if options.get(name):
                 raise UsageError(
-                    f"{name} requires nbest: only hypotheses have details."
+                    f"{name} requires nbest, because only hypotheses have it."
                 )
-        answers: list[Any] = []
-        how = {"batching": Batching(batch_size, batch_tokens)}
-        translations = self.stream(several, how, nbest=nbest, **options)
+        results: list[Any] = []
+        batching = {"batching": Batching(batch_size, batch_tokens)}
+        translations = self.stream(several, batching, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
             for translation in translations:
                 if translation.error:
                     raise UsageError(translation.error)
                 found = translation.hypotheses
-                answers.append(found[0].text if nbest is None else found)
+                results.append(found[0].text if nbest is None else found)
                 counter.advance(1)
-        return answers[0] if isinstance(texts, str | Request) else answers
+        return results[0] if isinstance(texts, str | Request) else results
 
     def stream(
         self,
         texts: Iterable[str | bytes | Request],
-        how: Mapping[str, Any],
+        stream_options: Mapping[str, Any],
         *,
         nbest: int | None = None,
         mbr: str | None = None,
         split_sentences: bool = False,
         **options: Any,
     ) -> "Iterator[Translation]":
-        """Return the translations of a stream of texts, in their order.
+        """Return the translations of a stream of texts, in input order.
 
         Args:
-          texts: as `decoding.stream.translate_lines` takes them.
-          how: its options of batches, line numbers and notes.
-          nbest: as in a call, like the other options.
-          mbr: as in a call.
-          split_sentences: as in a call.
-          **options: as in a call.
+          texts: the input of `decoding.stream.translate_lines`.
+          stream_options: `batching`, `first_line` and `note` of that function.
+          nbest: see `__call__`, like all other options.
+          mbr: "chrf" or None.
+          split_sentences: translate sentences separately.
+          **options: fields of `SearchSettings`.
         """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
 
-        replicas, details = self._replicas(options, how)
+        replicas, details = self._replicas(options, stream_options)
         split = None
         if split_sentences:
             if details or mbr or (nbest or 1) > 1 or self._run is None:
                 raise UsageError(
-                    "split_sentences requires a run and gives one hypothesis "
-                    "of a text, without details: leave it out, or nbest, mbr, "
-                    "token_scores and alignment."
+                    "split_sentences requires a run, and conflicts with nbest, "
+                    "mbr, token_scores and alignment."
                 )
             split = splitter_of(self._run.problem, self._run.encoders)
         check("mbr", mbr, optional(one_of("chrf")))
         search = replicas[0].translator.settings
-        most = None if search.sample else search.beam_size
-        count = nbest or (most if mbr else 1)
+        limit = None if search.sample else search.beam_size
+        count = nbest or (limit if mbr else 1)
         if count is None:
             raise UsageError("With sample=True, mbr requires nbest.")
-        if most is not None and count > most:
+        if limit is not None and count > limit:
             raise UsageError(
                 "nbest must be at most the beam size; got "
-                f"nbest={count}, beam_size={most}."
+                f"nbest={count}, beam_size={limit}."
             )
         problem = self._run.problem if self._run else None
         return translate_lines(
@@ -540,7 +540,7 @@ class LoadedTranslator:
             rerank=mbr is not None,
             split=split,
             tags=problem.source_tags if problem else (),
-            **how,
+            **stream_options,
         )
 
     def score(
@@ -552,73 +552,77 @@ class LoadedTranslator:
         batch_tokens: int | None = None,
         **options: Any,
     ) -> Any:
-        """Score given translations and each of their tokens.
+        """Score given translations and their tokens.
 
         Args:
           sources: one text, or several.
-          targets: the translation of each.
-          batch_size: as in a call.
-          batch_tokens: as in a call.
-          **options: `alpha` and `alignment`, as in a call.
+          targets: the translations of the sources.
+          batch_size: see `__call__`.
+          batch_tokens: see `__call__`.
+          **options: `alpha` and `alignment`, see `__call__`.
 
         Returns:
           A `PairScore` with `score`, `log_probability`,
-          `token_log_probabilities` and `pieces`; or a list of them. Exports as
-          SavedModel have no scores of tokens: they are None.
+          `token_log_probabilities` and `pieces`, or a list of them. The token
+          scores of SavedModels are None.
 
         Raises:
-          UsageError: an option is not supported here, a value is wrong, or the
+          UsageError: an option is not supported, a value is not valid, or the
             numbers of texts differ.
         """
-        one = isinstance(sources, str)
+        single = isinstance(sources, str)
         texts, others = _list_texts(sources), _list_texts(targets)
-        if len(texts) != len(others) or one != isinstance(targets, str):
+        if len(texts) != len(others) or single != isinstance(targets, str):
             raise UsageError(
-                "Each source needs one target, a str that is one or a list "
-                f"of as many; got {len(texts)} and {len(others)}."
+                "sources and targets must be two str, or two lists of the same "
+                f"length; got {len(texts)} and {len(others)}."
             )
-        how = {"batching": Batching(batch_size, batch_tokens)}
+        batching = {"batching": Batching(batch_size, batch_tokens)}
         pairs = zip(texts, others, strict=True)
-        scores = list(self.score_stream(pairs, how, **options))
-        return scores[0] if one else scores
+        scores = list(self.score_stream(pairs, batching, **options))
+        return scores[0] if single else scores
 
     def score_stream(
-        self, pairs: Iterable[Any], how: Mapping[str, Any], **options: Any
+        self,
+        pairs: Iterable[Any],
+        stream_options: Mapping[str, Any],
+        **options: Any,
     ) -> "Iterator[PairScore]":
-        """Return the scores of a stream of pairs, in their order.
+        """Return the scores of a stream of pairs, in input order.
 
         Args:
-          pairs: as `decoding.stream.score_pairs` takes them.
-          how: its options of batches, line numbers and notes.
-          **options: as of `score`.
+          pairs: the input of `decoding.stream.score_pairs`.
+          stream_options: `batching`, `first_line` and `note` of that function.
+          **options: see `score`.
         """
         from t2t_lite.decoding.stream import score_pairs
 
-        replicas, details = self._replicas(options, how)
+        replicas, details = self._replicas(options, stream_options)
         engine = replicas[0].translator
         if details is None and engine.target_encoder is not None:
             details = self._details(engine)
         tags = self._run.problem.source_tags if self._run else ()
-        return score_pairs(replicas, pairs, details=details, tags=tags, **how)
+        return score_pairs(
+            replicas, pairs, details=details, tags=tags, **stream_options
+        )
 
     def _replicas(
-        self, options: Mapping[str, Any], how: Mapping[str, Any]
+        self, options: Mapping[str, Any], stream_options: Mapping[str, Any]
     ) -> "tuple[list[Replica], TokenDetails | None]":
-        """Return the engines of these options, and the details to add."""
+        """Return the replicas for options, and the token details to add."""
         hashable = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in options.items()
         }
-        asked = {name: hashable.pop(name, None) for name in _DETAILS}
+        details = {name: hashable.pop(name, None) for name in _DETAILS}
         replicas = self._make_replicas(**hashable)
         engine = replicas[0].translator
-        if how["batching"].tokens and engine.source_encoder is None:
+        if stream_options["batching"].tokens and engine.source_encoder is None:
             raise UsageError(
-                "An export does not count the tokens of a text: give "
-                "batch_size instead of batch_tokens."
+                "batch_tokens is not supported for exports: use batch_size."
             )
-        asked = {name: value for name, value in asked.items() if value}
-        return replicas, self._details(engine, **asked) if asked else None
+        details = {name: value for name, value in details.items() if value}
+        return replicas, self._details(engine, **details) if details else None
 
 
 # Options of `token_info.TokenDetails`.
@@ -626,7 +630,7 @@ _DETAILS = ("token_scores", "alignment")
 
 
 class _ExportedModel:
-    """A SavedModel, an `Engine` of `decoding.translator` by signatures."""
+    """A SavedModel with the interface `Engine` of `decoding.translator`."""
 
     constraint: Any = None
     source_encoder: Any = None
@@ -663,23 +667,23 @@ class _ExportedModel:
         return found
 
     def check_supported(self, options: Iterable[str]) -> None:
-        _refuse(options)
+        _check_no_options(options)
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)
 
 
-def _refuse(options: Iterable[str]) -> None:
+def _check_no_options(options: Iterable[str]) -> None:
     for name in options:
         raise UsageError(
-            f"This export searches as it was exported; got {name}. Export "
-            "again, or load the run."
+            f"{name} is not supported for this export. Export again with "
+            "other options, or load the run."
         )
 
 
 def _list_texts(texts: Any) -> list[Any]:
-    several = [texts] if isinstance(texts, str | Request) else list(texts)
-    for text in several:
+    text_list = [texts] if isinstance(texts, str | Request) else list(texts)
+    for text in text_list:
         if not isinstance(text, str | Request):
             raise UsageError(f"A text must be a str; got {text!r}.")
-    return several
+    return text_list

@@ -1,4 +1,4 @@
-"""The errors that users see: one line each, with an exit code."""
+"""Errors for users: one line each, with an exit code."""
 
 import difflib
 import errno
@@ -6,64 +6,64 @@ import os
 import re
 from collections.abc import Iterable
 
-# What to do about errors of the system.
+# Fixes for errors of the operating system.
 _ADVICE = {
     errno.ENOSPC: "free some space, then run the same command again",
     errno.EDQUOT: "free some space, then run the same command again",
-    errno.EACCES: "change its permissions, or choose another place",
-    errno.EPERM: "change its permissions, or choose another place",
-    errno.EROFS: "choose a place on a disk that can be written to",
+    errno.EACCES: "change its permissions, or choose another path",
+    errno.EPERM: "change its permissions, or choose another path",
+    errno.EROFS: "choose a path on a disk that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-# The names of nodes in the messages of TensorFlow's graphs.
-_OF_GRAPHS = re.compile(r"\{\{\w+ [^}]*\}\}|\[\[.*?\]\]|\[Op:.*?\]")
+# Names of graph nodes in the messages of TensorFlow.
+_GRAPH_NODES = re.compile(r"\{\{\w+ [^}]*\}\}|\[\[.*?\]\]|\[Op:.*?\]")
 
 
 class T2TLiteError(Exception):
-    """Something failed: the message says what, where and what to do."""
+    """A failure; the message states the problem, its location and the fix."""
 
     exit_code = 1
 
 
 class UsageError(T2TLiteError):
-    """The request is wrong: an unknown name, key or flag, a bad value."""
+    """Wrong usage: an unknown name, key or flag, or a bad value."""
 
     exit_code = 2
 
 
 class Interrupted(T2TLiteError):
-    """A signal stopped the work after saving: the same command resumes it."""
+    """A signal stopped the work after saving; the same command resumes it."""
 
     exit_code = 75
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known names closest to `name`, at most three.
+    """Return a hint with at most three known names similar to `name`.
 
-    Example: " Did you mean transformer_big?"; "" if none is close.
+    Example: " Did you mean transformer_big?"; "" without similar names.
     """
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {', '.join(close)}?" if close else ""
 
 
 def format_error(error: BaseException, place: bool = True) -> str:
-    """Return an exception as one clause, with advice if there is any.
+    """Return a one-line description of an exception, with a fix if known.
 
     Examples: "/data/x: No space left on device; free some space, then run the
     same command again", "ValueError: bad value".
 
     Args:
-      error: of the system, Python, TensorFlow or this package.
-      place: begin with the file that the error names.
+      error: an exception of Python, TensorFlow or this package.
+      place: start with the path of the file that the error names.
     """
     if isinstance(error, T2TLiteError):
         return str(error).rstrip(".")
     text = _text_of(error)
     filename = getattr(error, "filename", None)
     where = f"{filename}: " if place and filename else ""
-    name = "" if _is_of_tensorflow(error) else f"{type(error).__name__}: "
+    name = "" if _is_tensorflow_error(error) else f"{type(error).__name__}: "
     for number, advice in _ADVICE.items():
-        # TensorFlow keeps the system's words, but not its numbers.
+        # TensorFlow forwards the message of the system without its number.
         if getattr(error, "errno", None) == number or (
             not name and os.strerror(number) in text
         ):
@@ -79,17 +79,17 @@ def format_error(error: BaseException, place: bool = True) -> str:
     return f"{name}{text}"
 
 
-def _is_of_tensorflow(error):
-    """Return whether it is a `tf.errors.OpError`, without TensorFlow."""
+def _is_tensorflow_error(error):
+    """Return whether `error` is a `tf.errors.OpError`, without importing it."""
     return hasattr(error, "error_code") and hasattr(error, "message")
 
 
 def _text_of(error):
-    """Return the line of the reason, without the names of graph nodes."""
-    text = str(error.message if _is_of_tensorflow(error) else error)
-    lines = [_OF_GRAPHS.sub("", line).strip() for line in text.splitlines()]
+    """Return the line with the reason, without names of graph nodes."""
+    text = str(error.message if _is_tensorflow_error(error) else error)
+    lines = [_GRAPH_NODES.sub("", line).strip() for line in text.splitlines()]
     lines = [line for line in lines if line] or [type(error).__name__]
-    # An error inside a graph begins with a traceback and ends with the reason.
+    # An error inside a graph has a traceback first and the reason last.
     traced = lines[0].startswith(("in user code", "Graph execution error"))
     line = lines[-1 if traced else 0]
     return line.rstrip(".")

@@ -1,8 +1,8 @@
-"""Write files and folders that are either complete or not there.
+"""Atomic writing of files and folders.
 
-Each is written under a hidden name in the same folder, `.NAME.PID.tmp`, and
-renamed when it is complete. Readers find the old one or the new one, never a
-part, even after a crash.
+A file or folder is written under the hidden name `.NAME.PID.tmp` in the same
+folder, and renamed when it is complete. Readers find either the old or the new
+version, even after a crash.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from typing import Any, BinaryIO
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Write an indented JSON file."""
+    """Write an indented JSON file atomically."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def write_text(path: pathlib.Path, text: str) -> None:
-    """Write a UTF-8 file."""
+    """Write a UTF-8 file atomically."""
     with write_file(path) as file:
         file.write(text.encode("utf-8"))
 
@@ -31,11 +31,11 @@ def write_text(path: pathlib.Path, text: str) -> None:
 def write_file(
     path: pathlib.Path, sync_to_disk: bool = True
 ) -> Iterator[BinaryIO]:
-    """Open a new binary file, which becomes `path` if the block succeeds.
+    """Open a new binary file, which replaces `path` if the block succeeds.
 
     Args:
-      path: as in `resolve_path`; a file there is replaced.
-      sync_to_disk: as in `atomic_replace`.
+      path: the file to write; a symbolic link is resolved.
+      sync_to_disk: see `atomic_replace`.
     """
     path = resolve_path(path)
     hidden = temp_path(path)
@@ -45,7 +45,7 @@ def write_file(
         atomic_replace(hidden, path, sync_to_disk)
     except OSError as error:
         if error.filename == str(hidden):
-            error.filename = str(path)  # the name that people know
+            error.filename = str(path)  # the name that users know
         raise
     finally:
         hidden.unlink(missing_ok=True)
@@ -55,11 +55,11 @@ def write_file(
 def write_folder(
     path: pathlib.Path, replace: bool = True
 ) -> Iterator[pathlib.Path]:
-    """Make a new folder, which becomes `path` if the block succeeds.
+    """Create a folder, which becomes `path` if the block succeeds.
 
     Args:
-      path: its parents are made if they are missing.
-      replace: an existing folder is removed; if False, it is an OSError.
+      path: the folder; missing parents are created.
+      replace: replace an existing folder; False raises OSError.
     """
     hidden = temp_path(path)
     try:
@@ -78,7 +78,7 @@ def write_folder(
 
 
 def resolve_path(path: pathlib.Path) -> pathlib.Path:
-    """Return the path to write to; a symbolic link is resolved.
+    """Return the path to write to, with a symbolic link resolved.
 
     Raises:
       OSError: the path is a device, a pipe or a folder.
@@ -89,20 +89,19 @@ def resolve_path(path: pathlib.Path) -> pathlib.Path:
 
 
 def temp_path(path: pathlib.Path) -> pathlib.Path:
-    """Return the hidden path under which this process writes `path`."""
+    """Return the hidden path of this process for writing `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def atomic_replace(
     written: pathlib.Path, path: pathlib.Path, sync_to_disk: bool = True
 ) -> None:
-    """Rename a complete file or folder; a file at `path` is replaced.
+    """Rename a complete file or folder; an existing file is replaced.
 
     Args:
-      written: its path so far, on the same file system.
-      path: its name.
-      sync_to_disk: first wait for the disk, so that no power failure leaves a
-        part.
+      written: the current path, on the same file system.
+      path: the new path.
+      sync_to_disk: wait for the disk first, for safety against power failures.
     """
     if sync_to_disk:
         _sync(written)
@@ -112,14 +111,14 @@ def atomic_replace(
 
 
 def remove_folder(path: pathlib.Path) -> None:
-    """Delete a folder; it is renamed first, so that no part keeps its name."""
+    """Delete a folder, after renaming it for atomicity."""
     hidden = temp_path(path)
     path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
 def in_progress(folder: pathlib.Path) -> set[str]:
-    """Return the names that other processes of this machine are writing."""
+    """Return the names that other processes on this machine are writing."""
     import psutil
 
     names = set()
@@ -132,11 +131,11 @@ def in_progress(folder: pathlib.Path) -> set[str]:
 
 
 def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
-    """Delete the leftovers of killed processes.
+    """Delete temporary files of killed processes.
 
     Args:
-      folder: where to look. No other process may be writing there.
-      name: of the one file or folder whose leftovers to delete; "" means all.
+      folder: the folder, in which no other process is writing.
+      name: the name of the written file or folder; "" means all names.
     """
     for path in folder.glob(f".{glob.escape(name) or '*'}.*.tmp"):
         if path.is_dir():
@@ -146,7 +145,7 @@ def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
 
 
 def _sync(path: pathlib.Path) -> None:
-    """Wait until the disk has a file, or the names in a folder."""
+    """Flush a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,6 @@
-"""`HParams`: a frozen record of hyperparameters, each with its type and rule.
+"""`HParams`: a frozen dataclass of hyperparameters with types and rules.
 
-This module is the type; the values live in the registered sets (`hparams/`).
+The values are in the registered sets (`hparams/`).
 """
 
 import dataclasses
@@ -21,11 +21,11 @@ from t2t_lite.validators import (
 Count = Annotated[int, integer(1)]
 CountOrZero = Annotated[int, integer(0)]
 Fraction = Annotated[float, real(at_least=0, below=1)]
-# Float32 holds these with all their digits.
+# The range of normal float32 numbers.
 Positive = Annotated[float, real(at_least=1e-37, at_most=1e38)]
 PositiveOrZero = Annotated[float, real(at_least=0)]
 
-# Schedules whose rate falls to 0 at the end of training.
+# Schedules whose rate decays to 0 at the end of training.
 FALLING_SCHEDULES = ("linear", "cosine")
 # The schedule without a warm-up.
 FLAT_SCHEDULE = "flat_inverse_sqrt"
@@ -38,35 +38,33 @@ class ModelHParams:
     The defaults are the base model of arXiv:1706.03762, table 3.
 
     Raises:
-      UsageError: a value of the wrong type, or one that breaks a rule; the
-        message states the rule, then the value.
+      UsageError: a value has the wrong type or breaks a rule.
     """
 
     hidden_size: Count = 512  # d_model
     filter_size: Count = 2048  # d_ff
     num_heads: Count = 8  # h
-    key_depth: Count | None = None  # d_k of a head; none: d_model / h
-    value_depth: Count | None = None  # d_v of a head; none: d_model / h
+    key_depth: Count | None = None  # d_k per head; none: d_model / h
+    value_depth: Count | None = None  # d_v per head; none: d_model / h
     num_hidden_layers: Count = 6  # N, of the encoder and of the decoder
     num_encoder_layers: Count | None = None  # none: num_hidden_layers
     num_decoder_layers: Count | None = None  # none: num_hidden_layers
-    shared_embedding: bool = True  # one matrix: source, target, softmax
-    vocab_divisor: Count = 1  # V is the vocabulary's rounded up to a multiple
-    # Section 3.4: embeddings times the root of d_model; or as they are.
+    shared_embedding: bool = True  # one matrix for source, target and softmax
+    vocab_divisor: Count = 1  # V is rounded up to a multiple of this
+    # Factor of embeddings: the square root of d_model (section 3.4), or none.
     embedding_scale: Literal["sqrt_depth", "none"] = "sqrt_depth"
-    target_space_embedding: bool = (
-        False  # one more vector, added to source embeddings
-    )
-    norm_placement: Literal["post", "pre"] = "post"  # the paper has "post"
-    norm_epsilon: Positive = 1e-6  # added to the variance, inside the root
-    # Section 3.5; tensor2tensor's, all sines first; table 3, row E; none.
+    # Add a learned vector to all source embeddings (tensor2tensor).
+    target_space_embedding: bool = False
+    norm_placement: Literal["post", "pre"] = "post"  # the paper uses "post"
+    norm_epsilon: Positive = 1e-6  # added to the variance
+    # Section 3.5; all sines first (tensor2tensor); table 3, row E; none.
     position_encoding: Literal[
         "interleaved", "concatenated", "learned", "none"
     ] = "interleaved"
     max_relative_position: Count | None = None  # k of arXiv:1803.02155
-    attention_window: Count | None = None  # r, self-attention's; none: all
-    max_length: Count = 256  # tokens a side, EOS included, that are trained on
-    # Packed: a later sentence is first fed the id before it, not padding.
+    attention_window: Count | None = None  # r of self-attention; none: all
+    max_length: Count = 256  # tokens per side, EOS included, in training
+    # Packed rows: sentences start with the previous sentence's last id.
     shift_across_segments: bool = False
     residual_dropout: Fraction = 0.1  # P_drop; also on embedding + position
     attention_dropout: Fraction = 0.0  # on the attention weights
@@ -93,7 +91,7 @@ class ModelHParams:
             self._refuse("max_relative_position requires attention_window=none")
 
     def _refuse(self, rule: str) -> NoReturn:
-        """Raise UsageError with the value of each hparam in the rule."""
+        """Raise UsageError with the rule and the values of its hparams."""
         names = [field.name for field in dataclasses.fields(self)]
         found = [word for word in re.findall(r"\w+", rule) if word in names]
         values = ", ".join(f"{name}={getattr(self, name)}" for name in found)
@@ -101,14 +99,14 @@ class ModelHParams:
 
     @property
     def layers(self) -> tuple[int, int]:
-        """Return the numbers of layers of the encoder and of the decoder."""
+        """The numbers of layers of encoder and decoder."""
         return (
             self.num_encoder_layers or self.num_hidden_layers,
             self.num_decoder_layers or self.num_hidden_layers,
         )
 
     def vocab_sizes(self, source: int, target: int) -> tuple[int, int]:
-        """Return the model's V of source and target, given vocabularies' sizes.
+        """Return V of source and target, given the sizes of the vocabularies.
 
         Raises:
           UsageError: a size is not a whole number of at least 1.
@@ -119,7 +117,7 @@ class ModelHParams:
         return -(-source // divisor) * divisor, -(-target // divisor) * divisor
 
     def model_kwargs(self) -> dict[str, Any]:
-        """Return the hyperparameters of the model alone, by name."""
+        """Return the hyperparameters of `ModelHParams` by name."""
         names = [field.name for field in dataclasses.fields(ModelHParams)]
         return {name: getattr(self, name) for name in names}
 
@@ -129,11 +127,11 @@ class HParams(ModelHParams):
     """The hyperparameters of a model, its training and its decoding."""
 
     # One update.
-    label_smoothing: Fraction = 0.1  # eps_ls, spread over the V - 1 others
-    batch_tokens: Count = 25000  # positions of one update, each side, in all
-    gradient_accumulation_steps: Count = 8  # passes an update is cut into
-    packing: bool = False  # several pairs in a row of max_length; else buckets
-    clip_norm: Positive | None = None  # most of the gradient's; none: any
+    label_smoothing: Fraction = 0.1  # eps_ls, spread over V - 1 other tokens
+    batch_tokens: Count = 25000  # positions of one update per side, in total
+    gradient_accumulation_steps: Count = 8  # passes per update
+    packing: bool = False  # several pairs per row of max_length; else buckets
+    clip_norm: Positive | None = None  # maximum global gradient norm; none: off
     schedule: Literal[
         "paper",
         "inverse_sqrt",
@@ -142,32 +140,33 @@ class HParams(ModelHParams):
         "cosine",
         "constant",
     ] = "paper"
-    # Factor on equation 3, the schedule "paper"; of any other the peak rate.
+    # Schedule "paper": factor on equation 3; other schedules: peak rate.
     learning_rate: Positive = 1.0
     warmup_steps: Count = 4000  # optimizer updates until the peak rate
-    schedule_offset: CountOrZero = 0  # update n has the rate of n - this
+    schedule_offset: CountOrZero = 0  # delay of the schedule in updates
     optimizer: Literal["adam", "adamw", "adafactor"] = "adam"
-    weight_decay: PositiveOrZero = 0.0  # times the rate, of matrices; adamw's
-    adam_beta1: Fraction = 0.9  # also adamw's
+    weight_decay: PositiveOrZero = 0.0  # of matrices, times the rate; adamw
+    adam_beta1: Fraction = 0.9  # adam and adamw
     adam_beta2: Fraction = 0.98
     adam_epsilon: Positive = 1e-9
-    # Of the activations; weights are float32 in either case.
+    # Type of the activations; weights are always float32.
     precision: Literal["float32", "bfloat16"] = "float32"
 
     # The whole run.
     train_steps: Count = 100000  # optimizer updates
-    cooldown: Fraction = 0.0  # last share of them, in which the rate falls to 0
-    average_checkpoints: Count = 5  # last checkpoints averaged at the end
+    cooldown: Fraction = 0.0  # last fraction of updates, with a falling rate
+    average_checkpoints: Count = 5  # checkpoints averaged after training
     ema_decay: Fraction = 0.0  # of the moving average of the weights; 0: none
 
     # Decoding.
     beam_size: Count = 4
     # score = log p / ((5 + n) / 6) ** alpha
     length_penalty_alpha: PositiveOrZero = 0.6
-    extra_decode_length: CountOrZero = 50  # most tokens beyond the source's
-    # Tokens of a source, EOS included, that are translated; none: max_length.
+    # Maximum target length minus source length, in tokens.
+    extra_decode_length: CountOrZero = 50
+    # Tokens to which sources are truncated, EOS included; none: max_length.
     max_source_length: Count | None = None
-    constrained_search: bool = False  # of a problem whose answers have a form
+    constrained_search: bool = False  # for problems with an output constraint
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -179,11 +178,13 @@ class HParams(ModelHParams):
         if self.weight_decay and self.optimizer != "adamw":
             self._refuse("weight_decay requires optimizer=adamw")
         if self.cooldown and falls:
-            self._refuse("cooldown must be 0 with a schedule that falls to 0")
+            self._refuse(
+                "cooldown requires a schedule that does not decay to 0"
+            )
         if self.warmup_steps >= self.train_steps and falls:
             self._refuse(
                 "warmup_steps must be below train_steps with a schedule that "
-                "falls to the end"
+                "decays to 0"
             )
         if self.learning_rate >= 1 and self.schedule != "paper":
             self._refuse(
@@ -197,21 +198,21 @@ class HParams(ModelHParams):
         return dataclasses.replace(self, **changes)
 
     def override(self, text: str) -> "HParams":
-        """Return a copy with the values of `"key=value,key=value"`.
+        """Return a copy with the values in "key=value,key=value".
 
         Raises:
-          UsageError: another form, an unknown or repeated key, or a value of
-            the wrong type.
+          UsageError: the text does not have this form, a key is unknown or
+            repeated, or a value is not valid.
         """
         return self.replace(**parse_key_values(text, "hparams"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return every hparam with its value, in declaration order."""
+        """Return all hparams with their values, in declaration order."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "HParams":
-        """Return the inverse of `to_dict`; a missing key has its default."""
+        """Return the hparams of `to_dict`, with defaults for missing keys."""
         return cls().replace(**values)
 
     def __str__(self) -> str:
@@ -221,5 +222,5 @@ class HParams(ModelHParams):
 
 
 def _text(value: Any) -> str:
-    """Return a value as `override` reads it."""
+    """Return a value in the format that `override` parses."""
     return "none" if value is None else json.dumps(value).strip('"')

@@ -1,8 +1,8 @@
-"""Import problems and hparams sets: built-in, installed, and the user's.
+"""Import of problems and hparams sets: built-in, installed, and the user's.
 
-Each module that is imported registers its own declarations. Installed packages
-name their modules in the entry point group `t2t_lite.plugins`, as this package
-does; a user names a folder or a package.
+Imported modules register their declarations. Installed packages, like this
+package, list their modules in the entry point group `t2t_lite.plugins`; users
+give a folder or a package.
 """
 
 import importlib
@@ -19,22 +19,22 @@ from t2t_lite.errors import T2TLiteError, UsageError, format_error
 GROUP = "t2t_lite.plugins"
 _NOT_DECLARATIONS = ("_", "test_", "setup.", "conftest.")  # in a bare folder
 
-loaded: set[str] = set()  # entry points, folders and packages
+loaded: set[str] = set()  # imported entry points, folders and packages
 
 
 def load_plugins(usr_dir: str | None = None) -> None:
-    """Import all that registers problems and hparams sets, each once.
+    """Import all modules that register problems and hparams sets, once.
 
-    An installed plugin that fails to import is a warning on stderr, because
-    most commands do not need it. A `usr_dir` is a folder with an `__init__.py`
-    (a package), a folder of plain modules, or the name of a package.
+    An installed plugin that fails to import is only a warning, because most
+    commands do not need it. `usr_dir` is a folder with an `__init__.py`, a
+    folder of modules, or the name of a package.
 
     Raises:
       UsageError: `usr_dir` is neither a folder nor a package.
-      T2TLiteError: `usr_dir` or a part of this package failed to import (the
+      T2TLiteError: `usr_dir` or a module of this package fails to import (the
         message has file and line), or `usr_dir` registers nothing.
     """
-    # Our own come first, so that no plugin can take a built-in name.
+    # Built-in names come first, so that no plugin can take them.
     for entry in sorted(
         metadata.entry_points(group=GROUP), key=_is_third_party
     ):
@@ -63,7 +63,7 @@ def _load_usr_dir(usr_dir):
     if key in loaded:
         return
     before = registry.problem_names(), registry.hparams_names()
-    is_imported = usr_dir in sys.modules  # it may have registered then
+    is_imported = usr_dir in sys.modules  # its names may be registered already
     if (folder / "__init__.py").is_file():
         _import_or_raise(lambda: _import_package(folder), source, folder)
     elif folder.is_dir():
@@ -96,7 +96,7 @@ def _import_package(folder):
     """Import a folder with an `__init__.py` under the folder's name."""
     name, file = folder.name, folder / "__init__.py"
     _check_name_is_free(name, file)
-    # Not by sys.path: nothing else in the parent folder may be imported.
+    # sys.path would expose all other modules in the parent folder.
     spec: Any = importlib.util.spec_from_file_location(
         name, file, submodule_search_locations=[str(folder)]
     )
@@ -109,8 +109,8 @@ def _import_package(folder):
 
 
 def _import_modules(folder):
-    """Import every module of a folder without `__init__.py`, by name order."""
-    # The folder stays on the path: its modules may import each other later.
+    """Import all modules of a folder without `__init__.py`, in name order."""
+    # The folder stays in sys.path for later imports between its modules.
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     importlib.invalidate_caches()
@@ -121,7 +121,7 @@ def _import_modules(folder):
 
 
 def _check_name_is_free(name, file):
-    """Raise T2TLiteError for a module whose name means another file."""
+    """Raise T2TLiteError if a module name belongs to another file."""
     module = sys.modules.get(name)
     spec = module.__spec__ if module else importlib.util.find_spec(name)
     if spec is not None and spec.origin != str(file):
@@ -131,10 +131,10 @@ def _check_name_is_free(name, file):
 
 
 def _import_or_raise(load, source, folder=None):
-    """Call `load`; a failure becomes one line with the file and the line."""
+    """Call `load`; a failure becomes a T2TLiteError with file and line."""
     try:
         load()
-    except (Exception, SystemExit) as error:  # a script exits at its end
+    except (Exception, SystemExit) as error:  # scripts may call sys.exit
         line = _line_of(error, folder)
         raise T2TLiteError(
             f"{source} failed to import: {line}{format_error(error)}."
@@ -142,7 +142,7 @@ def _import_or_raise(load, source, folder=None):
 
 
 def _line_of(error, folder):
-    """Return the `file:line: ` of an error, if possible in the folder."""
+    """Return the `file:line: ` of an error, preferably in the folder."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: "
     frames = [

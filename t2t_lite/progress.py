@@ -1,6 +1,6 @@
-"""Progress on stderr: live on a terminal, elsewhere a line now and then.
+"""Progress on stderr: a live bar on a terminal, else a line every 30 seconds.
 
-This is the only module that sets up rich, and it does so when work starts.
+This is the only module that uses rich, which it imports when work starts.
 """
 
 import sys
@@ -8,11 +8,11 @@ import time
 from typing import Self, TextIO
 
 _SECONDS_BETWEEN_LINES = 30
-_SECONDS_OF_SPEED = 1800  # the window of the speed from which the ETA follows
+_SPEED_WINDOW_SECONDS = 1800  # window of the mean speed for the ETA
 
 
 def log(text: str) -> None:
-    """Write a line to stderr; stdout is for results."""
+    """Write a line to stderr, because stdout is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -24,28 +24,26 @@ def duration(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     units = {"days" if days > 1 else "day": days, "h": hours, "min": minutes}
-    parts = [(count, name) for name, count in (units | {"s": seconds}).items()]
-    while not parts[0][0]:
-        del parts[0]
-    return " ".join(f"{count:,} {name}" for count, name in parts[:2] if count)
+    counts = [(count, name) for name, count in (units | {"s": seconds}).items()]
+    while not counts[0][0]:
+        del counts[0]
+    return " ".join(f"{count:,} {name}" for count, name in counts[:2] if count)
 
 
 def gib(count: int) -> str:
-    """Return a number of bytes in GiB, with its unit."""
+    """Return a number of bytes as text in GiB."""
     return f"{count / 2**30:,.2f} GiB"
 
 
 class Counter:
-    """A count of some work: live with a bar on a terminal, else now and then.
+    """A progress counter, shown inside the context manager.
 
-    Enter it to show it, unless `shown` is false. The `label` names the work,
-    such as "wmt_ende train", the `unit` is the plural of the things that
-    `advance` counts, from `done` to `total` if that is known. Text from `log`
-    appears above it. The stream is stderr by default. A line that `stays`
-    remains on the terminal after the end.
+    The `label` names the work, such as "wmt_ende train". `advance` counts
+    things, with the plural `unit`, from `done` to `total`. The default stream
+    is stderr. If `stays` is true, the bar remains on the terminal.
 
     Attributes:
-      is_live: whether the line is on a terminal; if not, `update` only counts.
+      is_live: whether the counter is a bar on a terminal.
     """
 
     def __init__(
@@ -77,10 +75,10 @@ class Counter:
             console=self._console,
             disable=not self.is_live,
             expand=True,
-            redirect_stdout=False,  # results do not belong to the display
+            redirect_stdout=False,  # stdout is for results
             get_time=time.monotonic,
-            refresh_per_second=2,  # the cores are for the work
-            speed_estimate_period=_SECONDS_OF_SPEED,
+            refresh_per_second=2,  # a low rate saves CPU time
+            speed_estimate_period=_SPEED_WINDOW_SECONDS,
             transient=not stays,
         )
         self._task = self._progress.add_task(
@@ -99,22 +97,22 @@ class Counter:
     def update(
         self, status: str, done: float | None = None, label: str | None = None
     ) -> None:
-        """Change the parts of the line that are not None."""
+        """Change the status, and the count and the label if they are given."""
         self._progress.update(
             self._task, status=status, completed=done, description=label
         )
 
     @property
     def time_left(self) -> str:
-        """The time until `total`, such as "1:23:20"; "-:--:--" if unknown."""
+        """The estimated time left, such as "1:23:20"; "-:--:--" if unknown."""
         return str(self._time_left.render(self._progress.tasks[0]))
 
     def log(self, text: str) -> None:
-        """Write a line of its own."""
+        """Write a line above the bar."""
         self._console.print(text, markup=False)
 
     def advance(self, count: float) -> None:
-        """Add to the count; without a terminal report it every half minute."""
+        """Add to the count; without a terminal log it every 30 seconds."""
         self._count += count
         now = time.monotonic()
         rate = self._count / max(now - self._started, 1e-3)

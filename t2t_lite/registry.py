@@ -24,10 +24,10 @@ REVERSED_SUFFIX = "_rev"
 P = TypeVar("P", bound=type[Problem])
 F = TypeVar("F", bound=Callable[[], HParams])
 
-# What is registered, by name; use the functions below.
+# The registered declarations by name; use the functions below.
 PROBLEMS: dict[str, type[Problem]] = {}
 HPARAMS: dict[str, Callable[[], HParams]] = {}
-# The names of problems in other programs, for errors: theirs to ours.
+# The names here of problems by their names in other programs, for errors.
 OTHER_NAMES: dict[str, str] = {}
 
 
@@ -39,13 +39,13 @@ def register_problem(name_or_class: Any) -> Any:
     """Register a `Problem` subclass, by default under its snake-cased name.
 
     Raises:
-      T2TLiteError: not a `Problem` subclass, or the name is bad or taken.
+      T2TLiteError: the class or the name is not valid, or the name is taken.
     """
 
     def register(cls, name):
         if not (isinstance(cls, type) and issubclass(cls, Problem)):
             raise T2TLiteError(
-                f"@register_problem takes a subclass of Problem; got {cls!r}."
+                f"@register_problem needs a subclass of Problem; got {cls!r}."
             )
         _add(PROBLEMS, "problem", name, cls)
         cls.name = cls.base_name = name
@@ -62,13 +62,13 @@ def register_hparams(name_or_function: Any) -> Any:
     """Register a function without arguments that returns `HParams`.
 
     Raises:
-      T2TLiteError: not a function, or the name is bad or taken.
+      T2TLiteError: the function or the name is not valid, or the name is taken.
     """
 
     def register(function, name):
         if isinstance(function, type) or not callable(function):
             raise T2TLiteError(
-                "@register_hparams takes a function that returns HParams; "
+                "@register_hparams requires a function that returns HParams; "
                 f"got {function!r}."
             )
         _add(HPARAMS, "hparams set", name, function)
@@ -78,7 +78,7 @@ def register_hparams(name_or_function: Any) -> Any:
 
 
 def _decorate(name_or_declaration, register):
-    """Register under a given name, or under that of the declaration."""
+    """Register under a given name, or under the name of the declaration."""
     if isinstance(name_or_declaration, str):
         return lambda declaration: register(declaration, name_or_declaration)
     name = getattr(name_or_declaration, "__name__", str(name_or_declaration))
@@ -86,29 +86,29 @@ def _decorate(name_or_declaration, register):
     return register(name_or_declaration, name)
 
 
-def _add(entries, kind, name, entry):
+def _add(entries, category, name, entry):
     is_name = re.fullmatch(r"[a-z][a-z0-9_]*", name)
     if not is_name or name.endswith(REVERSED_SUFFIX):
         raise T2TLiteError(
-            f"A {kind} name must have only lower-case letters, digits and "
-            f"underscores, and not end in {REVERSED_SUFFIX}, which stands for "
-            f"the reversed direction; got {name!r}."
+            f"A {category} name must have only lower-case letters, digits and "
+            f"underscores, and no suffix {REVERSED_SUFFIX}, which means the "
+            f"reversed direction; got {name!r}."
         )
     if name in entries:
         raise T2TLiteError(
-            f"{kind} {name!r} is registered twice: by "
+            f"{category} {name!r} is registered twice: by "
             f"{_full_name(entries[name])} and by {_full_name(entry)}."
         )
     entries[name] = entry
 
 
 def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
-    """Return the problem of that name; `NAME_rev` has its sides swapped.
+    """Return the problem with a name; `NAME_rev` is the reversed direction.
 
     For its options see `Problem.with_options`.
 
     Raises:
-      UsageError: there is no such problem or option; names the nearest ones.
+      UsageError: the problem or an option is unknown.
     """
     base = name.removesuffix(REVERSED_SUFFIX)
     if base not in PROBLEMS:
@@ -120,11 +120,11 @@ def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
 
 
 def hparams(name: str) -> HParams:
-    """Return the hparams set of that name.
+    """Return the hparams set with a name.
 
     Raises:
-      UsageError: there is no such set; names the nearest ones.
-      T2TLiteError: the registered function returned something else.
+      UsageError: the set is unknown; the message has similar names.
+      T2TLiteError: the registered function did not return `HParams`.
     """
     if name not in HPARAMS:
         raise unknown_name("hparams set", name, HPARAMS)
@@ -138,7 +138,7 @@ def hparams(name: str) -> HParams:
 
 
 def problem_names() -> list[str]:
-    """Return the registered problems, sorted, without `_rev` directions."""
+    """Return the registered problems, sorted, without reversed directions."""
     return sorted(PROBLEMS)
 
 
@@ -153,17 +153,17 @@ def describe(name: str) -> str:
     return (entry.__doc__ or "").strip().split("\n")[0]
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return the error for a name of a `kind`, such as "problem"."""
+def unknown_name(category: str, name: str, known: Iterable[str]) -> UsageError:
+    """Return the error for an unknown name of a category such as "problem"."""
     base = name.removesuffix(REVERSED_SUFFIX)
     hint = did_you_mean(base, known)
     if base in OTHER_NAMES:
-        hint = f" Here it is {OTHER_NAMES[base]}{name[len(base) :]}."
+        hint = f" Its name here is {OTHER_NAMES[base]}{name[len(base) :]}."
     elif "=" in name:
-        hint = " Give values with `hparams_override`."
+        hint = " Use `hparams_override` for values."
     return UsageError(
-        f"Unknown {kind} {name!r}.{hint} t2t-lite-registry lists them all; add "
-        "`usr_dir` for your own."
+        f"Unknown {category} {name!r}.{hint} t2t-lite-registry lists all "
+        "names; add `usr_dir` for your own."
     )
 
 

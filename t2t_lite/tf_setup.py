@@ -1,4 +1,4 @@
-"""Import TensorFlow with the settings that this package needs."""
+"""Import and configuration of TensorFlow."""
 
 import contextlib
 import gc
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from t2t_lite.errors import T2TLiteError
 
-# Tells oneDNN that weights do not change.
-_FIXED_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+# The environment variable that lets oneDNN cache packed weights.
+_FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
 
 
 def start_tensorflow(
@@ -19,32 +19,32 @@ def start_tensorflow(
 ) -> None:
     """Import TensorFlow as the backend of Keras.
 
-    Call it when work starts, before anything else imports TensorFlow.
+    Call it when work starts, before other code imports TensorFlow.
 
     Args:
-      verbose: show the messages that TensorFlow logs while it starts.
+      verbose: show TensorFlow's log messages.
       frozen_weights: the value of `weights_are_frozen` in this process; None
-        keeps the environment variable. It has no effect if TensorFlow is
-        already imported.
+        keeps the environment variable. No effect if TensorFlow is already
+        imported.
 
     Raises:
-      T2TLiteError: Keras already runs on another backend in this process.
+      T2TLiteError: Keras has another backend in this process.
     """
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
         raise T2TLiteError(
-            "Training and decoding need Keras on TensorFlow; here it runs on "
-            f"{keras.backend.backend()}. Start Python again with "
+            "Training and decoding require the Keras backend tensorflow (got "
+            f"{keras.backend.backend()}). Restart Python with "
             "KERAS_BACKEND=tensorflow."
         )
     os.environ["KERAS_BACKEND"] = "tensorflow"
     if frozen_weights is not None and "tensorflow" not in sys.modules:
         if frozen_weights:
-            os.environ.setdefault(_FIXED_WEIGHTS, "1")
-        else:  # a value of the user's shell may be meant for decoding
-            os.environ[_FIXED_WEIGHTS] = "0"
-    # TensorFlow leaves oneDNN off on processors without AVX512-VNNI, where it
-    # makes training faster too; the published speeds were measured with it.
+            os.environ.setdefault(_FROZEN_WEIGHTS, "1")
+        else:  # the user may have set the variable for decoding
+            os.environ[_FROZEN_WEIGHTS] = "0"
+    # TensorFlow disables oneDNN on CPUs without AVX512-VNNI, where oneDNN also
+    # speeds up training; all published speeds were measured with it.
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     if not verbose:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -52,26 +52,26 @@ def start_tensorflow(
         for name in ("tensorflow", "absl", "urllib3"):
             logging.getLogger(name).setLevel(logging.ERROR)
     if "tensorflow" not in sys.modules:
-        # Modules contain no garbage: the collector takes a fifth of the time.
+        # Imports create no garbage, and the garbage collector would take a
+        # fifth of the import time.
         gc.disable()
         with contextlib.nullcontext() if verbose else _suppress_stderr():
             import tensorflow
         gc.freeze()
         gc.enable()
-        # Grappler's searches for image layouts and for constants cost more
-        # time than they save in our graphs.
+        # These Grappler passes take more time than they save in our graphs.
         tensorflow.config.optimizer.set_experimental_options(
             {"layout_optimizer": False, "constant_folding": False}
         )
 
 
 def weights_are_frozen() -> bool:
-    """Return whether no weight changes after a graph has read it.
+    """Return whether weights are constant after a graph has read them.
 
-    TensorFlow then packs the kernel of a product with a bias once, instead of
-    in every product.
+    TensorFlow then packs the kernel of a matmul with bias once, and not in
+    every call.
     """
-    return os.environ.get(_FIXED_WEIGHTS) == "1"
+    return os.environ.get(_FROZEN_WEIGHTS) == "1"
 
 
 def num_cpus() -> int:
@@ -82,9 +82,9 @@ def num_cpus() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Give each of `count` concurrent computations its share of the cores.
+    """Divide the cores between `count` concurrent operations.
 
-    Call it before TensorFlow computes anything.
+    Call it before TensorFlow runs an operation.
     """
     import tensorflow as tf
 
@@ -95,20 +95,19 @@ def set_num_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def _suppress_stderr() -> Iterator[None]:
-    """Drop what C++ code writes to stderr, unless the block fails.
+    """Discard stderr of C++ code, unless the block fails.
 
-    TensorFlow's libraries log before they read their own log level, and a
-    command that fails writes a single line.
+    TensorFlow's libraries log messages before they read their log level.
     """
     sys.stderr.flush()
     original = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
         try:
             yield
         except Exception:
-            held.seek(0)
-            os.write(original, held.read())
+            captured.seek(0)
+            os.write(original, captured.read())
             raise
         finally:
             os.dup2(original, 2)

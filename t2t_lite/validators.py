@@ -1,9 +1,8 @@
-"""Validators: the one way to parse and check a value that a user gives.
+"""Validators of flags, Python keywords, hparams, problem options and JSON.
 
-They serve command lines, Python keywords, hparams, options of problems, and
-JSON. A validator takes a value, or its text, and returns the value to keep,
-which fits JSON. For any other value it raises ValueError with its rule, such as
-"true or false", which `check` turns into an error that names the value.
+A validator parses a value or its text, and returns a JSON-serializable value.
+For an invalid value it raises ValueError with its rule, such as "true or
+false", and `check` turns the rule into an error that names the value.
 """
 
 import dataclasses
@@ -20,13 +19,13 @@ from t2t_lite.errors import UsageError, did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class Validator:
-    """Parse a value, or raise ValueError with the rule.
+    """Parses a value, or raises ValueError with the rule.
 
     Attributes:
-      rule: what follows "must be" in an error.
-      parse: return the value to keep, or raise ValueError, TypeError or
+      rule: the text after "must be" in an error.
+      parse: returns the parsed value, or raises ValueError, TypeError or
         OverflowError.
-      metavar: of a flag with such values; "" for a switch.
+      metavar: the metavar of flags; "" for a switch.
     """
 
     rule: str
@@ -41,10 +40,10 @@ class Validator:
 
 
 def check(name: str, value: Any, validator: Callable[[Any], Any]) -> Any:
-    """Return the value as `validator` parses it.
+    """Return the value parsed by `validator`.
 
     Raises:
-      UsageError: `name` has a value that breaks the rule.
+      UsageError: the value of `name` is not valid.
     """
     try:
         return validator(value)
@@ -53,7 +52,7 @@ def check(name: str, value: Any, validator: Callable[[Any], Any]) -> Any:
 
 
 def integer(at_least: int, at_most: int | None = None) -> Validator:
-    """Accept whole numbers of a range."""
+    """Accept whole numbers in a range."""
     rule = f"a whole number, at least {at_least}"
     if at_most is not None:
         rule = f"a whole number from {at_least} to {at_most}"
@@ -75,7 +74,7 @@ def real(
     at_most: float = math.inf,
     below: float = math.inf,
 ) -> Validator:
-    """Accept finite numbers between two bounds."""
+    """Accept finite numbers between bounds."""
     bounds = {
         **{"at least": at_least, "above": above},
         **{"at most": at_most, "below": below},
@@ -93,7 +92,7 @@ def real(
 
 
 def optional(validator: Validator) -> Validator:
-    """Accept None, its text "none", and what `validator` accepts."""
+    """Accept None, the text "none", and the values of `validator`."""
 
     def parse(value):
         return None if value in (None, "none") else validator.parse(value)
@@ -103,25 +102,25 @@ def optional(validator: Validator) -> Validator:
     )
 
 
-def condition(rule: str, holds: Callable[[Any], Any]) -> Validator:
-    """Accept values for which `holds` is true, as they are."""
+def condition(rule: str, is_valid: Callable[[Any], Any]) -> Validator:
+    """Accept values for which `is_valid` returns true, unchanged."""
 
     def parse(value):
-        _require(holds(value))
+        _require(is_valid(value))
         return value
 
     return Validator(rule, parse)
 
 
 def one_of(*choices: str) -> Validator:
-    """Accept one of several words."""
+    """Accept a value from a list of words."""
     rule = f"one of {', '.join(choices)}"
     accepted = condition(rule, choices.__contains__)
     return dataclasses.replace(accepted, metavar="|".join(choices))
 
 
-def _require(holds: Any) -> None:
-    if not holds:
+def _require(is_valid: Any) -> None:
+    if not is_valid:
         raise ValueError
 
 
@@ -138,7 +137,7 @@ def _parse_path(value):
 def _parse_folder(value):
     _require("://" not in str(value))  # not in the cloud
     folder = pathlib.Path(_parse_path(value))
-    str(folder).encode("utf-8")  # configs and reports tell it
+    str(folder).encode("utf-8")  # configs and reports contain it
     return folder
 
 
@@ -157,12 +156,12 @@ def _parse_texts(value):
 
 
 text = Validator("text", _parse_text, "TEXT")  # not empty
-file_path = Validator("a path", _parse_path, "FILE")  # made absolute
-folder = Validator(  # gives an absolute Path
+file_path = Validator("a path", _parse_path, "FILE")  # an absolute str
+folder = Validator(  # an absolute Path
     "a folder of a mounted file system, in UTF-8", _parse_folder, "DIR"
 )
 boolean = Validator("true or false", _parse_boolean, "")
-# A list, or one text with commas.
+# A list, or a text with commas.
 texts = Validator(
     "texts, none of them empty, joined by commas", _parse_texts, "TEXT,..."
 )
@@ -171,34 +170,35 @@ texts = Validator(
 def setting(
     default: Any, help: str, metavar: str | None = None, group: str = ""
 ) -> Any:
-    """Return a dataclass field that declares an option once.
+    """Return a dataclass field that declares an option.
 
-    Its type gives the validator, see `validator_of`.
+    The type of the field determines the validator, see `validator_of`.
 
     Args:
-      default: the value of an option that is not given.
-      help: its meaning, with the unit.
-      metavar: of its flag, "" for a switch; None: that of the validator.
-      group: the title of the flags that it belongs to.
+      default: the default value.
+      help: the help text, with the unit.
+      metavar: the metavar of the flag, "" for a switch; None takes the metavar
+        of the validator.
+      group: the title of the help group.
     """
     metadata = {"help": help, "metavar": metavar, "group": group}
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def with_default(told: str, default: Any) -> str:
-    """Return the help of an option, with a default worth naming."""
-    if default in (None, False, 0, (), "") or "(default" in told:
-        return told
-    return f"{told} (default: {default})"
+def with_default(help_text: str, default: Any) -> str:
+    """Return a help text with the default, unless the default is trivial."""
+    if default in (None, False, 0, (), "") or "(default" in help_text:
+        return help_text
+    return f"{help_text} (default: {default})"
 
 
 def help_of(field: dataclasses.Field) -> str:
-    """Return the help of a `setting`, with its default if it has one."""
+    """Return the help of a `setting` with its default."""
     return with_default(field.metadata["help"], field.default)
 
 
 def describe(settings: type) -> str:
-    """Return a line of a docstring's `Args` for each field of a dataclass."""
+    """Return the `Args` of a docstring for the fields of a dataclass."""
     return "\n".join(
         textwrap.fill(
             f"{field.name}: {help_of(field)}.",
@@ -211,25 +211,25 @@ def describe(settings: type) -> str:
     )
 
 
-def require_known(names: Iterable[str], settings: type, what: str) -> None:
-    """Refuse names of options that a dataclass does not have.
+def require_known(names: Iterable[str], settings: type, owner: str) -> None:
+    """Check that a dataclass, named `owner` in errors, has all options.
 
     Raises:
-      UsageError: names the nearest ones; `what` is what has the options.
+      UsageError: an option is unknown; the message has similar names.
     """
     known = [field.name for field in dataclasses.fields(settings)]
     for name in names:
         if name not in known:
             raise UsageError(
-                f"{what} has no option {name}.{did_you_mean(name, known)}"
+                f"{owner} has no option {name}.{did_you_mean(name, known)}"
             )
 
 
 def validate(instance: Any) -> None:
-    """Replace the values of a frozen dataclass by parsed ones.
+    """Replace the values of a frozen dataclass by parsed values.
 
     Raises:
-      UsageError: a value breaks its rule.
+      UsageError: a value is not valid.
     """
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
@@ -248,40 +248,40 @@ def changed(instance: Any) -> dict[str, Any]:
 
 
 def validator_of(annotation: Any) -> Validator:
-    """Return the validator of the values of a type.
+    """Return the validator of a type annotation.
 
     Args:
-      annotation: bool, str, a Literal, `Annotated[TYPE, validator]`, or one of
-        these or None.
+      annotation: bool, str, a Literal, `Annotated[TYPE, validator]`, or a union
+        of one of these and None.
     """
-    parts = get_args(annotation)
-    if type(None) in parts:
-        return optional(validator_of(parts[0]))
+    arguments = get_args(annotation)
+    if type(None) in arguments:
+        return optional(validator_of(arguments[0]))
     if get_origin(annotation) is Literal:
-        return one_of(*parts)
+        return one_of(*arguments)
     if get_origin(annotation) is Annotated:
-        return parts[1]
+        return arguments[1]
     return {bool: boolean, str: text}[annotation]
 
 
 def parse_key_values(
     text: str, name: str, allow_bare_keys: bool = False
 ) -> dict[str, str]:
-    """Return the values of a text by their key.
+    """Parse "key=value,key=value".
 
     Example: "beam_size=4, alpha=0.6" gives {"beam_size": "4", "alpha": "0.6"}.
 
     Args:
-      text: keys and values; white space around them does not count.
-      name: what the text is called in an error.
-      allow_bare_keys: a key may stand alone; its value is then "true".
+      text: keys and values; surrounding white space is ignored.
+      name: the name of the text in errors.
+      allow_bare_keys: accept a key without a value, as "true".
 
     Raises:
-      UsageError: the text has another form, or a key twice.
+      UsageError: the text does not have this form, or a key is repeated.
     """
     values: dict[str, str] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        key, equals, value = (word.strip() for word in part.partition("="))
+    for item in filter(None, map(str.strip, text.split(","))):
+        key, equals, value = (word.strip() for word in item.partition("="))
         if not key or key in values or not (equals or allow_bare_keys):
             form = "key=value or key" if allow_bare_keys else "key=value"
             raise UsageError(

@@ -48,10 +48,10 @@ def test_a_run_tells_how_far_it_has_come(trained):
     from t2t_lite.training.run import Run
 
     run = Run.open(trained)  # a run is as good as its path
-    assert run.reached == trained.reached
-    assert run.reached.step == run.reached.best["step"] == 4
-    assert run.reached.average.name == "average-2-step-00000004"
-    assert run.reached.cost["target_tokens"] > 40
+    assert run.progress == trained.progress
+    assert run.progress.step == run.progress.best["step"] == 4
+    assert run.progress.average.name == "average-2-step-00000004"
+    assert run.progress.cost["target_tokens"] > 40
     assert repr(run) == (
         f"Run({str(run.output_dir)!r}, problem='tiny_digits', step=4)"
     )
@@ -98,7 +98,10 @@ def test_unknown_names_are_wrong_usage(given, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"best_metric": "f1"}, "best_metric is one of auto, loss, bleu for"),
+        (
+            {"best_metric": "f1"},
+            "best_metric must be one of auto, loss, bleu for",
+        ),
         ({"keep_best": 0}, "keep_best must be .*got 0"),
         ({"keep_bset": 2}, "Did you mean keep_best"),
     ],

@@ -24,7 +24,7 @@ def test_keras_on_another_backend_is_refused(monkeypatch):
     [(None, True, True), ("0", True, False), ("1", False, False)]
     + [(None, None, False), ("1", None, True)],
 )
-def test_a_silent_start_says_whether_weights_are_fixed(
+def test_a_silent_start_says_whether_weights_are_frozen(
     monkeypatch, environment, asked, fixed
 ):
     monkeypatch.delenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", raising=False)

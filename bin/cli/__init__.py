@@ -1,1 +1,1 @@
-"""Shared parts of the commands: the parser, the flags, how a command ends."""
+"""Code that the commands share: parser, flags, error handling, output."""

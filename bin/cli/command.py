@@ -1,7 +1,7 @@
-"""A command: its flags, its work, and how it ends.
+"""A command: its flags, its function, and its exit code.
 
-0 done, 1 failed, 2 wrong usage, 75 stopped by a signal after saving (the same
-command resumes), 130 stopped by Ctrl-C with nothing to save.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 75 stopped by a signal after
+saving (the same command resumes), 130 stopped by Ctrl-C without saving.
 """
 
 import argparse
@@ -18,21 +18,21 @@ from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Self, TypeVar
 
-from t2t_lite.bin import CTRL_C, end_now
-from t2t_lite.bin.cli.flags import Parser, flags_of_options
+from t2t_lite.bin import CTRL_C, exit_now
+from t2t_lite.bin.cli.flags import Parser, options_to_flags
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.progress import log
 
 FAILED = 1
 T = TypeVar("T")
-note = log  # to stderr, where it does not mix with results
+note = log  # writes to stderr, because stdout is for results
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command; call it with its flags to run it."""
+    """A command, which runs when it is called with its flags."""
 
-    program: str  # its name
+    program: str  # name of the command
     description: str | None  # for `--help`
     add_flags: Callable[[Parser], None]
     body: Callable[[argparse.Namespace], None]  # prints results to stdout
@@ -46,11 +46,12 @@ class Command:
     def __call__(self, argv: Sequence[str] | None = None) -> int:
         """Run the command and return its exit code.
 
-        If the flags are those of the command line, the process is ours, and
-        Ctrl-C ends it immediately.
+        Args:
+          argv: the flags; None reads `sys.argv`, and Ctrl-C then exits
+            immediately, without waiting for threads.
         """
         parser = self.make_parser()
-        if "_ARGCOMPLETE" in os.environ:  # the shell's Tab
+        if "_ARGCOMPLETE" in os.environ:  # shell completion
             import argcomplete
 
             argcomplete.autocomplete(parser, always_complete_options="long")
@@ -58,7 +59,7 @@ class Command:
         if sys.stderr is None:  # closed
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (for good)
         if sys.stdout is None:
-            self._say("stdout is closed, but results go there: open it.")
+            self._print_error("stdout must be open, because it gets results.")
             return FAILED
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -67,58 +68,58 @@ class Command:
             args = parser.parse_args(sys.argv[1:] if argv is None else argv)
             verbose = args.verbose
             if not verbose:
-                warnings.simplefilter("ignore")  # they are for developers
-            self._work(args)
+                warnings.simplefilter("ignore")  # for developers only
+            self._run_body(args)
             sys.stdout.flush()
             return 0
         except BrokenPipeError:
-            # The reader (`| head`) has what it wanted. Python would complain
-            # when it flushes stdout at exit, so stdout goes nowhere from here.
+            # The reader, such as `head`, has closed the pipe. Redirect stdout,
+            # because Python flushes it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except KeyboardInterrupt as error:
             if sys.stderr.isatty():
-                note("\x1b[?25h")  # show the cursor, which a bar hides
-            self._say(f"stopped by {str(error) or 'Ctrl-C'}.")
-            if argv is None and _has_waiting_thread():
-                end_now()  # what is on disk is whole at any time
+                note("\x1b[?25h")  # show the cursor that a progress bar hides
+            self._print_error(f"stopped by {str(error) or 'Ctrl-C'}.")
+            if argv is None and _has_running_thread():
+                exit_now()  # all files are written atomically
             return CTRL_C
         except T2TLiteError as error:
-            self._say(str(error), verbose)
+            self._print_error(str(error), verbose)
             return error.exit_code
         except Exception as error:
             is_known = isinstance(error, (OSError, MemoryError))
-            where = "" if is_known else " (--verbose shows where it comes from)"
-            self._say(f"{format_error(error)}{where}.", verbose)
+            hint = "" if is_known else " (--verbose shows the traceback)"
+            self._print_error(f"{format_error(error)}{hint}.", verbose)
             return FAILED
 
-    def _work(self, args: argparse.Namespace) -> None:
+    def _run_body(self, args: argparse.Namespace) -> None:
         try:
             self.body(args)
-        except SystemExit as error:  # of a user's code, with work left
-            place = traceback.extract_tb(error.__traceback__)[-1]
+        except SystemExit as error:  # raised by a user's code
+            frame = traceback.extract_tb(error.__traceback__)[-1]
             raise T2TLiteError(
-                f"{place.filename}:{place.lineno}: sys.exit ends the command "
-                "before its work is done: take it out."
+                f"{frame.filename}:{frame.lineno}: sys.exit is not supported "
+                "in this code: remove it."
             ) from error
 
-    def _say(self, message: str, verbose: bool = False) -> None:
+    def _print_error(self, message: str, verbose: bool = False) -> None:
         if verbose:
             traceback.print_exc()
-        message = flags_of_options(" ".join(message.splitlines()))
+        message = options_to_flags(" ".join(message.splitlines()))
         note(f"{self.program}: {message}")
 
 
 def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
-    """Return the result of work that signals end, also inside TensorFlow.
+    """Return the result of `work`, which signals interrupt immediately.
 
-    Python handles a signal between two steps of its main thread, and one call
-    of TensorFlow may last for many seconds. So the work has a thread of its
-    own, which is abandoned: its files must be whole at any time. Signals with
-    a handler of their own are left alone.
+    Python handles signals between two bytecodes of the main thread, but a call
+    of TensorFlow can take many seconds. So the work runs in another thread,
+    which a signal abandons; the work must write files atomically. Signals with
+    a custom handler are ignored.
 
     Raises:
-      KeyboardInterrupt: a signal came.
+      KeyboardInterrupt: a signal arrived.
     """
 
     def interrupt(number: int, frame: object) -> None:
@@ -126,32 +127,32 @@ def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
         name = "Ctrl-C" if is_ctrl_c else signal.Signals(number).name
         raise KeyboardInterrupt(name)
 
-    usual = (signal.default_int_handler, signal.SIG_DFL)
-    mine = [n for n in numbers if signal.getsignal(n) in usual]
-    before = {number: signal.signal(number, interrupt) for number in mine}
+    defaults = (signal.default_int_handler, signal.SIG_DFL)
+    caught = [n for n in numbers if signal.getsignal(n) in defaults]
+    previous = {number: signal.signal(number, interrupt) for number in caught}
     pool = futures.ThreadPoolExecutor(max_workers=1)
     try:
         return pool.submit(work).result()
     finally:
         pool.shutdown(wait=False)
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _has_waiting_thread() -> bool:
-    """Return whether Python would wait for a thread, such as a search."""
+def _has_running_thread() -> bool:
+    """Return whether Python would wait for a thread at exit."""
     others = set(threading.enumerate()) - {threading.current_thread()}
     return not all(thread.daemon for thread in others)
 
 
 class LineNotes:
-    """Remarks on lines: the first three, or `every` one, and how many more.
+    """Warnings about lines: the first three, or all, and the number of others.
 
-    Enter it, call it with a line's number and the remark.
+    The context manager is called with the number of a line and a warning.
     """
 
-    def __init__(self, every: bool = False):
-        self._most = math.inf if every else 3
+    def __init__(self, show_all: bool = False):
+        self._limit = math.inf if show_all else 3
         self._count = 0
 
     def __enter__(self) -> Self:
@@ -159,12 +160,12 @@ class LineNotes:
 
     def __call__(self, line: int, text: str) -> None:
         self._count += 1
-        if self._count <= self._most:
+        if self._count <= self._limit:
             note(f"line {line}: {text}")
 
     def __exit__(self, *exception: object) -> None:
-        if self._count > self._most:
+        if self._count > self._limit:
             note(
-                f"and {self._count - self._most:,} more lines like these "
+                f"{self._count - self._limit:,} more lines have warnings "
                 "(--verbose shows all)."
             )

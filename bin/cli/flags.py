@@ -1,4 +1,4 @@
-"""The parser of every command, and the flags that several of them share."""
+"""The argument parser of the commands, and their shared flags."""
 
 import argparse
 import dataclasses
@@ -18,56 +18,56 @@ from t2t_lite.validators import check
 
 
 class Parser(argparse.ArgumentParser):
-    """Parses `--flag=value` and `--flag value`; mistakes are UsageErrors."""
+    """Parses `--flag=value` and `--flag value`; errors are UsageErrors."""
 
     def __init__(self, prog: str, description: str | None):
         super().__init__(prog, description=description, allow_abbrev=False)
-        meaning = "show TensorFlow's messages, and a traceback on errors"
-        add(self, {"--verbose": meaning})
+        help_text = "show TensorFlow's messages and tracebacks of errors"
+        add(self, {"--verbose": help_text})
 
     def parse_args(
         self, args: Iterable[str] | None = None, namespace: Any = None
     ) -> Any:
-        """Return the flags; an unknown one is a UsageError with the nearest."""
+        """Return the flags, or raise a UsageError."""
         words = list(sys.argv[1:] if args is None else args)
-        self._refuse_unknown(itertools.takewhile("--".__ne__, words))
-        words = self._with_each_flag_once(words)
+        self._check_known(itertools.takewhile("--".__ne__, words))
+        words = self._merge_repeated(words)
         parsed, unknown = self.parse_known_args(words, namespace)
         if unknown:
             raise UsageError(
                 f"Unexpected argument {unknown[0]!r}; flags look like "
-                f"--flag=value. {self.prog} --help lists them all."
+                f"--flag=value. {self.prog} --help lists all flags."
             )
         return parsed
 
-    def _with_each_flag_once(self, words: Iterable[str]) -> list[str]:
-        """Return the words; the values of a list that is given again are added.
+    def _merge_repeated(self, words: Iterable[str]) -> list[str]:
+        """Return the words, with the values of a repeated list flag joined.
 
         Raises:
-          UsageError: a flag that does not take a list is given twice.
+          UsageError: a flag without a list is repeated.
         """
-        lists = dict(
+        separators = dict(
             re.findall(r"(--\w+) \S+([,:])\.\.\.", self.format_usage())
         )
-        once: dict[str, str] = {}  # words by their flag, or by their number
+        merged: dict[str, str] = {}  # words by flag, or by index
         rest = iter(words)
         for word in rest:
             if word == "--":
-                return [*once.values(), word, *rest]
+                return [*merged.values(), word, *rest]
             flag, equals, value = word.partition("=")
             if flag[:2] != "--":
-                flag = str(len(once))
-            elif flag in lists and not equals:
+                flag = str(len(merged))
+            elif flag in separators and not equals:
                 value = next(rest, "")
                 word = f"{flag}={value}"
-            if flag in once and flag not in lists:
+            if flag in merged and flag not in separators:
                 raise UsageError(f"{flag} is given twice: remove one.")
-            if flag in once:
-                word = f"{once[flag]}{lists[flag]}{value}"
-            once[flag] = word
-        return list(once.values())
+            if flag in merged:
+                word = f"{merged[flag]}{separators[flag]}{value}"
+            merged[flag] = word
+        return list(merged.values())
 
-    def _refuse_unknown(self, words: Iterable[str]) -> None:
+    def _check_known(self, words: Iterable[str]) -> None:
         """Raise UsageError for the first word that is an unknown flag."""
         known = {"--help", *re.findall(r"--\w+", self.format_usage())}
         for word in words:
@@ -80,12 +80,12 @@ class Parser(argparse.ArgumentParser):
                         )
                 hint = did_you_mean(flag, known)
                 raise UsageError(
-                    f"Unknown flag {flag}.{hint} {self.prog} --help lists "
-                    "them all."
+                    f"Unknown flag {flag}.{hint} {self.prog} --help lists all "
+                    "flags."
                 )
 
     def error(self, message: str) -> NoReturn:
-        """Raise argparse's message as a UsageError, without a usage dump."""
+        """Raise the message of argparse as a UsageError."""
         message = message.removeprefix("argument ")
         raise UsageError(f"{message[:1].upper()}{message[1:].rstrip('.')}.")
 
@@ -98,67 +98,70 @@ def add(
 ) -> None:
     """Add flags to a parser or a group.
 
-    The `table` has their help by "--name=METAVAR", or by "--name" for a switch.
-    Values are those that the `validator` accepts, or any text.
+    The keys of `table` are "--name=METAVAR", or "--name" for a switch; its
+    values are help texts. `validator` parses the values; None accepts any text.
     """
-    for flag, told in table.items():
+    for flag, help_text in table.items():
         name, _, metavar = flag.partition("=")
-        how: dict[str, Any] = {"action": "store_true"}
+        options: dict[str, Any] = {"action": "store_true"}
         if metavar:
-            told = validators.with_default(told, default)
-            how = {"metavar": metavar, "default": default}
+            help_text = validators.with_default(help_text, default)
+            options = {"metavar": metavar, "default": default}
             if validator:
-                how["type"] = _type_of(validator)
-        parser.add_argument(name, help=told, **how)
+                options["type"] = _argument_type(validator)
+        parser.add_argument(name, help=help_text, **options)
 
 
 def add_choice(
-    parser: Any, name: str, told: str, *choices: str, default: Any = None
+    parser: Any, name: str, help_text: str, *choices: str, default: Any = None
 ) -> None:
-    """Add a flag that takes one of several words."""
-    metavar = {f"--{name}={'|'.join(choices)}": told}
-    add(parser, metavar, validators.one_of(*choices), default)
+    """Add a flag with a list of allowed values."""
+    table = {f"--{name}={'|'.join(choices)}": help_text}
+    add(parser, table, validators.one_of(*choices), default)
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that name a run, for commands that read one."""
-    group = parser.add_argument_group("the run")
+    """Add the flags that select an existing run."""
+    group = parser.add_argument_group("Model")
     flags = {
-        "--output_dir=DIR": f"the run (default: {RUNS_DIR}/PROBLEM/SET)",
-        "--problem=NAME": "with --hparams, instead of a DIR",
-        "--hparams=SET": "see --problem",
+        "--output_dir=DIR": "folder of the run (default: "
+        f"{RUNS_DIR}/PROBLEM/SET)",
+        "--problem=NAME": "problem of the run, with --hparams instead of "
+        "--output_dir",
+        "--hparams=SET": "hparams set of the run, with --problem",
     }
     add(group, flags)
     add_settings(group, TrainingOptions, ["usr_dir"])
 
 
 def add_override(parser: Any) -> None:
-    """Add `--hparams_override`, for commands that take a set."""
-    told = "values that replace those of the set"
-    flag = {"--hparams_override=KEY=VALUE,...": told}
-    add(parser, flag, _hparams_override, default="")
+    """Add `--hparams_override`, for commands with an hparams set."""
+    table = {
+        "--hparams_override=KEY=VALUE,...": "hparams that replace the set's"
+    }
+    add(parser, table, _check_hparam_names, default="")
 
 
-def _hparams_override(text: str) -> str:
-    """Return the text; raise UsageError for tensor2tensor's names in it."""
+def _check_hparam_names(text: str) -> str:
+    """Return the text; raise UsageError for hparam names of tensor2tensor."""
     given = validators.parse_key_values(text, "--hparams_override")
     renamed = [f"{n} is {NAMES[n]}" for n in given if NAMES.get(n, n) != n]
     if renamed:
         raise UsageError(
-            f"--hparams_override: tensor2tensor's {', '.join(renamed)} here; "
-            "docs/from-tensor2tensor.md lists the values, too."
+            f"--hparams_override: tensor2tensor's {', '.join(renamed)} here. "
+            "docs/from-tensor2tensor.md also lists the values."
         )
     return text
 
 
 def add_text_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `--problem=text`, for commands that make data."""
+    """Add the options of `--problem=text`, for commands that generate data."""
     from t2t_lite.problem.text_files import TextOptions
 
     group = parser.add_argument_group(
-        "your own text, with --problem=text",
+        "Text files, with --problem=text",
         "Files may be compressed (.gz .bz2 .xz .zst). The data and the run "
-        "remember all of these: later commands need only --data_dir or "
+        "store these options: later commands need only --data_dir or "
         "--output_dir.",
     )
     skip = ("shared_vocabulary", "imported")
@@ -169,7 +172,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         dest="shared_vocabulary",
         action="store_const",
         const=False,
-        help="learn a vocabulary of --vocab_size for each side; needs "
+        help="learn a vocabulary of --vocab_size for each side; requires "
         "--hparams_override=shared_embedding=false (default: one for both)",
     )
 
@@ -177,27 +180,27 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
 def add_search_flags(
     parser: argparse.ArgumentParser, batches: bool = True
 ) -> None:
-    """Add the flags of the weights, the search and, if any, the batches."""
-    group = parser.add_argument_group("the search")
+    """Add the flags of the weights, the search and optionally the batches."""
+    group = parser.add_argument_group("Decoding")
     table = {
         "--checkpoint=WHICH": "latest, best, average, ema, a step number, or a "
-        "folder (default: the average of the newest checkpoints if it was "
-        "made, else the newest, or its moving average)",
-        "--ensemble=RUN:...": "average the probabilities with those of other "
-        "models: folders of runs, or checkpoints of this run",
+        "folder (default: the average of the newest checkpoints if it exists, "
+        "else the newest checkpoint or its moving average)",
+        "--ensemble=RUN:...": "more models for an ensemble with averaged "
+        "probabilities: folders of runs, or checkpoints of this run",
     }
     add(group, table)
     parser.set_defaults(checkpoint="default")
     add_settings(group, SearchSettings, hparams=_FROM_HPARAMS)
     if batches:
         table = {
-            "--batch_size=N": "sentences searched together; changes speed, not "
+            "--batch_size=N": "sentences per batch; changes the speed, not the "
             "results (default: 64)",
-            "--batch_tokens=N": "instead: as many as have at most N source "
-            "tokens together, padding included; with --batch_size both hold",
-            "--replicas=N": "GPUs, or without them threads, that each search "
-            "other batches; changes speed, not results (default: all GPUs, or "
-            "a thread for each core, at most four)",
+            "--batch_tokens=N": "source tokens per batch, padding included; "
+            "replaces the default of --batch_size, or is a second limit",
+            "--replicas=N": "number of GPUs, or of CPU threads without GPUs, "
+            "that decode concurrently; changes the speed, not the results "
+            "(default: all GPUs, or one thread per core, at most four)",
         }
         add(group, table, validators.integer(1))
 
@@ -210,12 +213,11 @@ def add_settings(
     skip: Iterable[str] = (),
     hparams: Iterable[str] = (),
 ) -> None:
-    """Add a flag for each field of a dataclass of settings.
+    """Add a flag for each `validators.setting` of a dataclass.
 
-    Its fields are `validators.setting`s. Without `names` all but those to
-    `skip` are added, each in the group that it names, else those to `parser`
-    itself. The default of some is one of the run's `hparams`. The value of a
-    flag that is not given is None.
+    The fields in `names` are added to `parser`. Without `names` all fields
+    except `skip` are added to their groups. The defaults of `hparams` are
+    hparams of the run. A flag that is not given has the value None.
     """
     groups: dict[str, Any] = {"": parser}
     for field in dataclasses.fields(settings):
@@ -227,26 +229,23 @@ def add_settings(
         validator: Any = validators.validator_of(field.type)
         metavar = field.metadata["metavar"]
         metavar = validator.metavar if metavar is None else metavar
-        how: dict[str, Any] = {"action": "store_true", "default": None}
+        options: dict[str, Any] = {"action": "store_true", "default": None}
         if metavar:
-            how = {"metavar": metavar, "type": _type_of(validator)}
-        told = flags_of_options(validators.help_of(field))
+            options = {"metavar": metavar, "type": _argument_type(validator)}
+        help_text = options_to_flags(validators.help_of(field))
         if name in hparams:
-            told = f"{field.metadata['help']} (default: the run's hparam)"
-        where = parser if names is not None else groups[title]
-        where.add_argument(f"--{name}", help=told, **how)
+            help_text = f"{field.metadata['help']} (default: the run's hparam)"
+        group = parser if names is not None else groups[title]
+        group.add_argument(f"--{name}", help=help_text, **options)
 
 
-def flags_of_options(text: str) -> str:
-    """Return a text of the engine with flags for options: `seed=1` -> --seed=1.
-
-    The engine writes an option in backticks, with or without a value.
-    """
+def options_to_flags(text: str) -> str:
+    """Replace options in backticks by flags: `seed=1` becomes --seed=1."""
     return re.sub(r"`('?)([a-z][a-z0-9_]*)(=[^`]*)?`", r"\1--\2\3", text)
 
 
 def given_settings(args: argparse.Namespace, settings: type) -> dict[str, Any]:
-    """Return the fields of a dataclass of settings whose flags are given."""
+    """Return the settings whose flags are given, by name."""
     return {
         field.name: value
         for field in dataclasses.fields(settings)
@@ -255,10 +254,10 @@ def given_settings(args: argparse.Namespace, settings: type) -> dict[str, Any]:
 
 
 def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the problem: flags of own text, or all in one.
+    """Return the options of the problem, from single flags or from one flag.
 
     Raises:
-      UsageError: both are given.
+      UsageError: flags of --problem=text conflict with --problem_options.
     """
     from t2t_lite.problem.text_files import TextOptions
 
@@ -266,27 +265,27 @@ def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
     if given and args.problem_options:
         raise UsageError(
             "--problem_options conflicts with the flags of --problem=text, "
-            f"such as --{next(iter(given))}: use one of them."
+            f"such as --{next(iter(given))}: remove one of them."
         )
     return given or args.problem_options or {}
 
 
-# Settings of a search that a run has values of.
+# Search settings whose defaults are hparams.
 _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
 
 def ensemble_members(args: argparse.Namespace) -> list[str]:
-    """Return the other models of `--ensemble`."""
+    """Return the models in `--ensemble`."""
     return args.ensemble.split(":") if args.ensemble else []
 
 
 def add_json(parser: Any) -> None:
-    """Add `--json`, for commands that report."""
+    """Add `--json`, for commands that print reports."""
     add(parser, {"--json": "report as one JSON object on one line of stdout"})
 
 
-def _type_of(validator: Callable[[Any], Any]) -> Callable[[str], Any]:
-    """Return the validator as argparse wants it."""
+def _argument_type(validator: Callable[[Any], Any]) -> Callable[[str], Any]:
+    """Return the `type` for argparse that calls a validator."""
 
     def parse(text: str) -> Any:
         try:
@@ -310,10 +309,10 @@ def check_together(
     conflicts: Iterable[Sequence[str]],
     required: Mapping[str, str],
 ) -> None:
-    """Raise UsageError for flags that conflict or lack another one.
+    """Raise UsageError for flags that conflict, or lack a required flag.
 
-    A flag is its name, or its name and value as in "format=json". Of flags that
-    are `conflicts`, the first conflicts with each of the others.
+    A flag is a name, or a name and a value such as "format=json". The first
+    flag of each row of `conflicts` conflicts with all others.
     """
     given = set()
     for name, value in vars(args).items():
@@ -329,5 +328,5 @@ def check_together(
 
 
 def folder(path: Any) -> Any:
-    """Return a flag's folder as an absolute path; None stays None."""
+    """Return the value of a folder flag as an absolute path, or None."""
     return check("The path", path, validators.folder) if path else None

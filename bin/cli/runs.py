@@ -1,4 +1,4 @@
-"""Open the run that the flags name, and engines that search with its model."""
+"""Opening of the run and the translators that the flags select."""
 
 import argparse
 import pathlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from t2t_lite.training.run import Run
 
 DEFAULT_QUANTIZATION = QUANTIZATIONS[0]
-# The engine that flags of any command require.
+# Flags that require a backend, in all commands.
 REQUIRED = {
     "quantization": "backend=ctranslate2",
     **dict.fromkeys(
@@ -32,34 +32,34 @@ REQUIRED = {
 
 
 def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Return the folder and the config of the run that the flags name.
+    """Return the folder and the config of the run that the flags select.
 
-    That is `--output_dir`, or the default one of `--problem` and `--hparams`.
+    The folder is `--output_dir`, or the default of `--problem` and `--hparams`.
     """
     output_dir = flags.folder(args.output_dir)
     if not output_dir:
         if not (args.problem and args.hparams):
             raise UsageError(
-                "Give --output_dir, or --problem and --hparams, which name "
-                "the default one."
+                "--output_dir is required, or --problem and --hparams for the "
+                "default folder."
             )
         output_dir = default_output_dir(args.problem, args.hparams)
         if not output_dir.exists():
             plugins.load_plugins(args.usr_dir)
-            registry.problem(args.problem)  # an unknown name is an error
+            registry.problem(args.problem)  # raises an error for unknown names
     config = read_config(output_dir)
-    # In reports, own text has the name that it has chosen.
+    # Text files have a name of their own.
     base_name = config["problem"].removesuffix(REVERSED_SUFFIX)
     suffix = config["problem"][len(base_name) :]
     name = problem_options(config).get("name", base_name) + suffix
-    for flag, known in {
+    for flag, accepted in {
         "problem": (name, config["problem"]),
         "hparams": (config.get("hparams_set"),),
     }.items():
-        if getattr(args, flag) not in (None, *known):
+        if getattr(args, flag) not in (None, *accepted):
             raise UsageError(
-                f"--{flag}={getattr(args, flag)} is not what {output_dir} was "
-                f"trained with, which is {known[0]}."
+                f"--{flag}={getattr(args, flag)} conflicts with {output_dir}, "
+                f"which was trained with --{flag}={accepted[0]}."
             )
     return output_dir, config
 
@@ -67,18 +67,18 @@ def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
 def open_run(
     args: argparse.Namespace, *, to_decode: bool = True, to_export: bool = False
 ) -> "Run":
-    """Return the `Run` that `find_run` finds; imports TensorFlow.
+    """Start TensorFlow and return the `Run` of `find_run`.
 
-    The weights of its models must not be changed. If it is `to_export`, its
-    graphs are for other processes. Raises the errors of `find_run`.
+    The weights of its models must not change. With `to_export` the graphs are
+    for other processes.
     """
     output_dir, config = find_run(args)
-    if "sample" in args:  # what is wrong by itself, before anything is loaded
+    if "sample" in args:  # raises errors before TensorFlow is imported
         SearchSettings.from_options(flags.given_settings(args, SearchSettings))
-    # In float32 fixed weights gain too little for the memory of more copies.
+    # In float32 frozen weights save too little time for the memory of a copy.
     hparams = HParams.from_dict(config["hparams"])
-    fixed = hparams.precision == "bfloat16" and not to_export
-    start_tensorflow(args.verbose, frozen_weights=fixed)
+    frozen = hparams.precision == "bfloat16" and not to_export
+    start_tensorflow(args.verbose, frozen_weights=frozen)
     if "replicas" in args:
         from t2t_lite.decoding.stream import configure_cpu_threads
 
@@ -94,9 +94,9 @@ def open_run(
 def make_translator(
     run: "Run", args: argparse.Namespace, log: Any = command.note
 ) -> "tuple[Translator, list[Checkpoint]]":
-    """Return a translator as the flags say, and the checkpoints of its weights.
+    """Return the translator that the flags select, and its checkpoints.
 
-    `log` is called with the names of the latter.
+    `log` is called with the names of the checkpoints.
     """
     model, found = run.load_ensemble(
         args.checkpoint, flags.ensemble_members(args)
@@ -110,16 +110,13 @@ def make_translator(
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--backend`, `--quantization` and `--jit`."""
-    group = parser.add_argument_group("the engine")
-    told = "what runs the model; ctranslate2 needs t2t-lite[ctranslate2]"
+    group = parser.add_argument_group("Devices")
+    about = "library for decoding; ctranslate2 requires t2t-lite[ctranslate2]"
     engines = ("tensorflow", "ctranslate2")
-    flags.add_choice(group, "backend", told, *engines, default="tensorflow")
+    flags.add_choice(group, "backend", about, *engines, default="tensorflow")
     add_quantization(group, "--backend=ctranslate2")
-    jit = (
-        "compile searches by XLA; each new batch shape takes seconds, so this "
-        "pays off for single lines"
-    )
-    flags.add(group, {"--jit": jit})
+    about = "compile decoding with XLA; each new batch shape takes seconds"
+    flags.add(group, {"--jit": about})
 
 
 def add_quantization(parser: Any, condition: str) -> None:
@@ -128,13 +125,13 @@ def add_quantization(parser: Any, condition: str) -> None:
         "--quantization",
         choices=QUANTIZATIONS,
         metavar="TYPE",
-        help=f"with {condition}, the type of the weights: "
+        help=f"with {condition}, type of the weights: "
         f"{', '.join(QUANTIZATIONS)} (default: {DEFAULT_QUANTIZATION})",
     )
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
-    """Return the engines that the flags ask for, on their devices."""
+    """Return the translators that the flags select, one per device."""
     from t2t_lite.decoding.stream import (
         Replica,
         build_per_device,
@@ -151,10 +148,10 @@ def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
             searches=args.replicas or 1,
         )
         return [Replica(engine)]
-    said: list[str] = []
+    messages: list[str] = []
     devices = choose_devices(args.replicas)
-    made = build_per_device(
-        devices, lambda: make_translator(run, args, said.append)[0]
+    translators = build_per_device(
+        devices, lambda: make_translator(run, args, messages.append)[0]
     )
-    command.note(said[0])
-    return [Replica(made[device], device) for device in devices]
+    command.note(messages[0])
+    return [Replica(translators[device], device) for device in devices]

@@ -1,17 +1,17 @@
-"""Checkpoints of a run: saved whole or not at all, verified when they are read.
+"""Checkpoints of a run, written atomically and verified when they are read.
 
-A checkpoint is a folder that is written under a hidden name and renamed:
+A checkpoint is a folder, which is written under a hidden name and then renamed:
 
 ```
 checkpoints/step-00001000/tensors.index, tensors.data-00000-of-00001
-                          ema/                the moving average, weights only
-checkpoints/average-5-step-00001000/          the mean of five, weights only
-checkpoints/best.json                         which steps were best on dev
+                          ema/                moving average, weights only
+checkpoints/average-5-step-00001000/          mean of five, weights only
+checkpoints/best.json                         the best steps on dev
 ```
 
 `tf.train.Checkpoint` writes the tensors, each with a checksum: the weights
-under `model/`, the optimizer's state, and as JSON text `state`: the step, the
-position in the data, and totals.
+under `model/`, the optimizer's state, and the JSON text `state` with the step,
+the position in the data and the totals.
 """
 
 import contextlib
@@ -39,11 +39,10 @@ NAMED = ("default", "latest", "best", "average", "ema")
 _NAME = re.compile(r"(?:average-(\d+)-)?step-(\d{8,})")
 _TENSORS = "tensors"
 _BEST = "best.json"
-_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # follows a name in the file
-# Errors of TensorFlow's reader; an IndexError, for example, where a file is
-# shorter than it should be.
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"  # suffix of a name in the file
+# Errors of TensorFlow's reader, such as IndexError for a truncated file.
 UNREADABLE = (tf.errors.OpError, ValueError, LookupError, RuntimeError)
-# Errors that leave open whether the checkpoint is damaged.
+# Errors that do not prove damage.
 _NOT_DAMAGE = (
     PermissionError,
     tf.errors.PermissionDeniedError,
@@ -52,25 +51,26 @@ _NOT_DAMAGE = (
 
 
 class DamagedError(T2TLiteError):
-    """A checkpoint or the file of the best ones is damaged."""
+    """A checkpoint, or the file of the best checkpoints, is damaged."""
 
     def __init__(self, path: pathlib.Path, error: Exception):
-        self.told = f"{path} is damaged ({short(error)})."
+        self.reason = f"{path} is damaged ({short(error)})."
         super().__init__(
-            f"{self.told} Remove it to continue without it, or put a copy back."
+            f"{self.reason} Restore a backup, or remove it to continue without "
+            "it."
         )
 
 
 class SaveError(T2TLiteError):
-    """Something cannot be written, for example on a full disk."""
+    """A file of a run cannot be written, for example on a full disk."""
 
 
 class Checkpoint(NamedTuple):
     """A checkpoint on disk."""
 
     path: pathlib.Path
-    step: int  # of the weights; of an average, its last source's
-    averaged: int | None  # number of averaged ones; None: not an average
+    step: int  # of the weights; of an average: the last step
+    averaged: int | None  # number of averaged checkpoints; None: no average
 
     def __str__(self) -> str:
         if self.is_ema:
@@ -81,31 +81,31 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_ema(self) -> bool:
-        """Return whether it is the moving average inside a checkpoint."""
+        """Whether this is the moving average inside a checkpoint."""
         return self.path.name == EMA
 
     @property
     def decoded(self) -> "Checkpoint":
-        """Its moving average if it has one, else itself."""
+        """The moving average if the checkpoint has one, else the checkpoint."""
         average = self._replace(path=self.path / EMA)
         return average if average.path.is_dir() else self
 
     @property
     def weights(self) -> str | None:
-        """The name of its weights in metrics; None: those in training."""
+        """The name of the weights in metrics; None: the trained weights."""
         named = self.is_ema or self.averaged is not None
         return self.path.name if named else None
 
     @property
     def checksum(self) -> str:
-        """The SHA-256 of the index, which has the checksum of each tensor."""
-        with _explaining_damage(self.path):
+        """The SHA-256 of the index, which contains a checksum per tensor."""
+        with _damage_errors(self.path):
             index = (self.path / f"{_TENSORS}.index").read_bytes()
         return hashlib.sha256(index).hexdigest()
 
 
 def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
-    """Return the checkpoint of a folder; None if it has another name."""
+    """Return the checkpoint in a folder; None if the name does not match."""
     folder = path.parent if path.name == EMA else path
     match = _NAME.fullmatch(folder.name)
     if not match:
@@ -117,9 +117,9 @@ def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
 def list_checkpoints(
     directory: _Path, averages: bool = False
 ) -> list[Checkpoint]:
-    """Return the checkpoints, or the averages, of a folder, oldest first.
+    """Return the checkpoints in a folder, or the averages, oldest first.
 
-    The folder is that of a run, `checkpoints`, and may be missing.
+    A missing folder has no checkpoints.
     """
     directory = pathlib.Path(directory)
     if not directory.is_dir():
@@ -132,7 +132,7 @@ def list_checkpoints(
 
 
 def model_tensors(model: Any) -> dict[str, tf.Variable]:
-    """Return a model's variables by their names in checkpoints."""
+    """Return the variables of a model by their names in checkpoints."""
     return {f"{MODEL_PREFIX}{v.path}": v.value for v in model.weights}
 
 
@@ -143,20 +143,20 @@ def save(
     averaged: int | None = None,
     ema: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Save variables, tensors or arrays by name, completely or not at all.
+    """Save variables, tensors or arrays by name, atomically.
 
-    `state` has the `step`, and fits JSON. An average has the number of its
-    sources, `averaged`; `ema` is the moving average, by the same names.
+    `state` is JSON-serializable and has the `step`. `averaged` is the number of
+    averaged checkpoints, `ema` the moving average, with the same names.
 
     Raises:
-      SaveError: it cannot be written; older checkpoints are as they were.
+      SaveError: the checkpoint cannot be written; older checkpoints are intact.
     """
     name = f"step-{state['step']:08d}"
     if averaged is not None:
         name = f"average-{averaged}-{name}"
     path = pathlib.Path(directory) / name
     files.remove_unfinished(path.parent, name)
-    with explaining_failed_writes(path), files.write_folder(path) as folder:
+    with save_errors(path), files.write_folder(path) as folder:
         _write(folder, tensors, state)
         if ema:
             (folder / EMA).mkdir()
@@ -174,7 +174,7 @@ def _write(folder, tensors, state):
 
 
 def _tree(variables):
-    """Return nested dicts: "a/b" is "b" in "a". Names in the file stay."""
+    """Return nested dicts, "b" in "a" for "a/b", which keeps the names."""
     root: dict[str, Any] = {}
     for name, variable in variables.items():
         *folders, last = name.split("/")
@@ -186,8 +186,8 @@ def _tree(variables):
 
 
 @contextlib.contextmanager
-def explaining_failed_writes(path: pathlib.Path) -> Iterator[None]:
-    """Turn the error of a failed write into a `SaveError` of one line."""
+def save_errors(path: pathlib.Path) -> Iterator[None]:
+    """Turn the errors of failed writes into a `SaveError`."""
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
@@ -198,15 +198,15 @@ def explaining_failed_writes(path: pathlib.Path) -> Iterator[None]:
 
 
 class Reader:
-    """A checkpoint's tensors by name, read one by one; `shapes` has the names.
+    """The tensors of a checkpoint by name, with their `shapes`.
 
     Raises:
-      T2TLiteError: it is damaged.
+      T2TLiteError: the checkpoint is damaged.
     """
 
     def __init__(self, path: _Path):
         self._path = pathlib.Path(path)
-        with _explaining_damage(self._path):
+        with _damage_errors(self._path):
             self._reader = tf.train.load_checkpoint(str(self._path / _TENSORS))
             shapes = self._reader.get_variable_to_shape_map()
         self._names = sorted(shapes)
@@ -217,24 +217,24 @@ class Reader:
         }
         if not self.shapes:
             raise T2TLiteError(
-                f"{path} has the format of an older version: use that version, "
-                "or train a new run."
+                f"{path} has the format of an older version: use that "
+                "version, or train a new run."
             )
 
     def __getitem__(self, name: str) -> Any:
         """Return a tensor as an array."""
-        with _explaining_damage(self._path):
+        with _damage_errors(self._path):
             return self._reader.get_tensor(name + _VALUE)
 
     @property
     def state(self) -> dict[str, Any]:
-        """The `state` that the checkpoint was saved with."""
-        with _explaining_damage(self._path):
+        """The `state` given to `save`."""
+        with _damage_errors(self._path):
             return json.loads(self["state"])
 
     def verify(self) -> None:
-        """Read everything, which raises an error if anything is damaged."""
-        with _explaining_damage(self._path):
+        """Read all tensors, and raise an error if a tensor is damaged."""
+        with _damage_errors(self._path):
             for name in self._names:
                 self._reader.get_tensor(name)
 
@@ -242,24 +242,25 @@ class Reader:
 def restore(
     path: _Path, variables: Mapping[str, tf.Variable]
 ) -> dict[str, Any]:
-    """Set variables to the values of a checkpoint, and return its state.
+    """Set variables to the values in a checkpoint, and return its state.
 
-    The names of `variables` are read, and no other tensor.
+    Only the tensors named in `variables` are read.
 
     Raises:
-      T2TLiteError: it is damaged, or holds other names or shapes.
+      T2TLiteError: the checkpoint is damaged, or has other names or shapes.
     """
     path = pathlib.Path(path)
     reader = Reader(path)
     state = reader.state
     for name, variable in variables.items():
-        here, there = list(variable.shape), reader.shapes.get(name)
-        if here != there:
+        expected, shape = list(variable.shape), reader.shapes.get(name)
+        if expected != shape:
             raise T2TLiteError(
-                f"{path} is an average, which cannot be trained on, or of "
-                f"another model: {name} has shape {there} there, {here} here."
+                f"{path} belongs to another model, or is an average, which "
+                f"cannot be trained: {name} must have shape {expected}; got "
+                f"{shape}."
             )
-    with _explaining_damage(path):
+    with _damage_errors(path):
         checkpoint = tf.train.Checkpoint(**_tree(variables))
         status = checkpoint.read(str(path / _TENSORS))
         status.assert_existing_objects_matched().expect_partial()
@@ -267,7 +268,7 @@ def restore(
 
 
 @contextlib.contextmanager
-def _explaining_damage(path):
+def _damage_errors(path):
     try:
         yield
     except _NOT_DAMAGE as error:
@@ -288,12 +289,12 @@ def short(error: Exception) -> str:
 def restore_newest(
     directory: _Path, read: Callable[[pathlib.Path], Any]
 ) -> Checkpoint:
-    """Read the newest checkpoint that is not damaged, by `read`.
+    """Restore the newest intact checkpoint with `read`.
 
-    Newer ones are renamed to `NAME.damaged`, and a line reports each.
+    Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning.
 
     Raises:
-      DamagedError: all are damaged; it names the newest.
+      DamagedError: all checkpoints are damaged; the error names the newest.
     """
     errors: dict[pathlib.Path, DamagedError] = {}
     for found in reversed(list_checkpoints(directory)):
@@ -305,24 +306,24 @@ def restore_newest(
     else:
         raise next(iter(errors.values()))
     for path, damage in errors.items():
-        aside = path.with_name(f"{path.name}.damaged")
-        with explaining_failed_writes(path):
-            shutil.rmtree(aside, ignore_errors=True)
-            path.rename(aside)
+        renamed = path.with_name(f"{path.name}.damaged")
+        with save_errors(path):
+            shutil.rmtree(renamed, ignore_errors=True)
+            path.rename(renamed)
         log(
-            f"WARNING: {damage.told} {path.name} is {aside.name} now, and "
-            f"training resumes from update {found.step}."
+            f"WARNING: {damage.reason} Renamed it to {renamed.name}; training "
+            f"resumes from update {found.step}."
         )
     return found
 
 
 def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
-    """Average the weights of the newest `count` checkpoints, and save the mean.
+    """Average the weights of the newest `count` checkpoints and save the mean.
 
-    Sums are made in float64, one tensor at a time. The optimizer's state is
-    left out: an average is for decoding, not for training.
+    Sums are computed in float64, one tensor at a time. The average has no
+    optimizer state, because it is for decoding only.
     """
-    resolve(directory, "latest")  # there is one
+    resolve(directory, "latest")  # raises an error without checkpoints
     sources = list_checkpoints(directory)[-count:]
     readers = [Reader(source.path) for source in sources]
     first, *others = [
@@ -332,8 +333,8 @@ def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
     for source, other in zip(sources[1:], others, strict=True):
         if other != first:
             raise T2TLiteError(
-                f"{source.path} and {sources[0].path} are of different models, "
-                "which cannot be averaged."
+                f"Cannot average {source.path} and {sources[0].path}, because "
+                "they belong to different models."
             )
     means = {name: _mean(name, readers) for name in first}
     steps = [source.step for source in sources]
@@ -351,16 +352,16 @@ def _mean(name, readers):
 
 
 def resolve(directory: _Path, which: str | int) -> Checkpoint:
-    """Return the checkpoint of a name.
+    """Return the checkpoint with a name.
 
-    It is "latest", "best", "average" (the newest one), "ema" (the newest moving
-    average), a step, or the path of a checkpoint's folder. "default" is the
-    average made of the newest checkpoint if there is one, else the newest. With
-    a moving average, "default" and "best" name that of the checkpoint.
+    Names are "latest", "best", "average" (the newest), "ema" (the newest moving
+    average), a step, or the path of a checkpoint. "default" is the average that
+    includes the newest checkpoint if it exists, else the newest checkpoint.
+    "default" and "best" prefer the moving average of their checkpoint.
 
     Raises:
-      T2TLiteError: there is no such checkpoint.
-      UsageError: `which` is none of these.
+      T2TLiteError: the checkpoint does not exist.
+      UsageError: `which` is not valid.
     """
     directory, which = pathlib.Path(directory), str(which)
     steps = list_checkpoints(directory)
@@ -386,16 +387,16 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
         found = [each for each in folders if each]
         if not found:
             raise UsageError(
-                f"A checkpoint is one of {', '.join(NAMED)}, a step or a "
-                f"checkpoint's folder; got {which!r}."
+                f"checkpoint must be one of {', '.join(NAMED)}, a step or the "
+                f"folder of a checkpoint; got {which!r}."
             )
     if not found:
         known = ", ".join(str(each.step) for each in steps) or "none"
         fix = {
-            "best": "training marks one when it evaluates on dev",
-            "average": "t2t-lite-average makes one",
-            "ema": "training with the hparam ema_decay makes one",
-        }.get(which, "train first, or put back what was moved away")
+            "best": "training marks it after an evaluation on dev",
+            "average": "t2t-lite-average creates it",
+            "ema": "training with the hparam ema_decay creates it",
+        }.get(which, "train first, or restore missing checkpoints")
         raise T2TLiteError(
             f"{directory} has no checkpoint {which!r} (steps: {known}); {fix}."
         )
@@ -403,7 +404,7 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
 
 
 def remove_old(directory: _Path, keep: int) -> None:
-    """Remove all but the newest `keep` checkpoints, the best and averages."""
+    """Remove all except the newest `keep` and the best checkpoints."""
     best = [mark["step"] for mark in read_marks(directory)]
     for checkpoint in list_checkpoints(directory)[:-keep]:
         if checkpoint.step not in best:
@@ -411,18 +412,18 @@ def remove_old(directory: _Path, keep: int) -> None:
 
 
 def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
-    """Mark checkpoints as the best, which are not removed then.
+    """Write the marks of the best checkpoints, which `remove_old` keeps.
 
-    A mark has `step`, `metric` and `value`; the best one is the first.
+    A mark has `step`, `metric` and `value`; the first mark is the best.
     """
     path = pathlib.Path(directory) / _BEST
     best, *others = marks
-    with explaining_failed_writes(path):
+    with save_errors(path):
         files.write_json(path, {**best, "others": others} if others else best)
 
 
 def read_marks(directory: _Path) -> list[dict[str, Any]]:
-    """Return the marks of the best checkpoints that exist, the best one first.
+    """Return the marks of the best existing checkpoints, the best first.
 
     Raises:
       DamagedError: the file is damaged.
@@ -444,10 +445,10 @@ def read_marks(directory: _Path) -> list[dict[str, Any]]:
 def rank(
     marks: Sequence[dict[str, Any]], new: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Return marks with a new one, the best one first.
+    """Return the marks and a new mark, the best first.
 
-    Of two equal ones the first is better. Marks by another metric, or of the
-    same step, are dropped.
+    Marks of another metric, or of the same step, are dropped. Of two equal
+    marks the older is better.
     """
     kept = [
         mark

@@ -1,7 +1,4 @@
-"""Tables and a picture of several runs, read from their files.
-
-TensorBoard shows the curves of a run while it trains.
-"""
+"""Comparison of runs: tables and plots of the files in their folders."""
 
 import datetime
 import math
@@ -22,18 +19,18 @@ from t2t_lite.training.config import (
     read_records,
 )
 
-# Numbers of training in a picture; each number of dev has a chart, too.
+# Plotted values of training; all dev scores are plotted, too.
 _CHARTS = ("loss", "learning_rate", "tokens_per_second", "gradient_norm")
 _LOSSES = ("dev_loss", "dev_perplexity")  # lower is better
-_COLUMNS, _INCHES = 3, (5.0, 3.2)  # charts a row; size of a chart
+_COLUMNS, _INCHES = 3, (5.0, 3.2)  # charts per row; size of a chart
 
 
 def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
-    """Return a row of facts for each run, with the same keys in all rows.
+    """Return a dict of facts for each run, with the same keys for all runs.
 
-    A row has the run's progress, best dev scores, evaluator's scores and cost,
-    and each hyperparameter and version whose value differs between the runs.
-    The runs may still be training.
+    The facts are progress, best dev scores, scores of the evaluator, cost, and
+    every hyperparameter and version that differs between the runs. The runs may
+    still be training.
     """
     configs = [read_config(folder) for folder in folders]
     rows = [
@@ -70,9 +67,9 @@ def _progress(
     }
     for record in records:
         for key, value in _scores(record).items():
-            choose = min if key in _LOSSES else max
+            best_of = min if key in _LOSSES else max
             best = f"best {key}"
-            row[best] = choose(row.get(best, value), value)
+            row[best] = best_of(row.get(best, value), value)
     for report in read_records(folder / EVALUATIONS_FILE):
         if _is_number(report.get("score")):
             name = f"{report.get('split')} {report.get('metric')}"
@@ -81,7 +78,7 @@ def _progress(
 
 
 def _scores(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of an evaluation."""
+    """Return the scores in the record of an evaluation."""
     return {
         key: value
         for key, value in record.items()
@@ -104,10 +101,10 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
-    """Return a row of facts for each run in a folder and its subfolders.
+    """Return a dict of facts for each run in a folder and its subfolders.
 
-    A run whose config.json is damaged has the reason in place of its problem.
-    Its score is the best on dev, by the metric if there is one, else the loss.
+    `score` is the best score on dev, or the best loss without scores. A run
+    with a damaged config.json has the reason as its `problem`.
     """
     rows: list[dict[str, str | int]] = []
     for config_file in sorted(folder.rglob(CONFIG)):
@@ -138,15 +135,18 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
 
 
 def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Write a PNG with a chart for each number in `metrics.jsonl`, by step.
+    """Write a PNG with a chart for each value in `metrics.jsonl`, by step.
 
-    The file is written whole or not at all.
+    The file is written atomically.
+
+    Raises:
+      T2TLiteError: matplotlib is not installed, or the runs have no records.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise T2TLiteError(
-            "A picture requires matplotlib: pip install 't2t-lite[png]'."
+            "A plot requires matplotlib: pip install 't2t-lite[png]'."
         ) from error
     curves = _curves(folders)
     if not curves:
@@ -159,16 +159,16 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     for axis, (key, lines) in zip(axes, curves.items(), strict=False):
         axis.set_title(key, parse_math=False)
         axis.grid(alpha=0.3)
-        for (number, weights), points in lines.items():
-            look = "o:" if weights else "-"
-            axis.plot(*zip(*points, strict=True), look, color=f"C{number}")
+        for (index, weights), points in lines.items():
+            style = "o:" if weights else "-"
+            axis.plot(*zip(*points, strict=True), style, color=f"C{index}")
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
     colors = [
-        axes[0].plot([], [], color=f"C{number}")[0]
-        for number in range(len(folders))
+        axes[0].plot([], [], color=f"C{index}")[0]
+        for index in range(len(folders))
     ]
-    # A name is no formula of matplotlib.
+    # matplotlib reads text between dollar signs as a formula.
     names = [folder.name.replace("$", r"\$") for folder in folders]
     figure.legend(colors, names, loc="outside lower center")
     with files.write_file(path) as file:
@@ -178,11 +178,11 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
 def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
     """Return {key: {(index of the run, weights): [(step, value), ...]}}."""
     curves: dict[str, dict[Any, list]] = {}
-    for number, folder in enumerate(folders):
+    for index, folder in enumerate(folders):
         for record in read_metrics(folder):
-            line = number, record.get("weights")
-            shown = {key: record.get(key) for key in _CHARTS}
-            for key, value in (shown | _scores(record)).items():
+            line = index, record.get("weights")
+            values = {key: record.get(key) for key in _CHARTS}
+            for key, value in (values | _scores(record)).items():
                 if _is_number(value):
                     points = curves.setdefault(key, {}).setdefault(line, [])
                     points.append((record["step"], value))

@@ -1,4 +1,4 @@
-"""`config.json`: what makes a run the run it is, and how two differ."""
+"""`config.json`, which identifies a run, and the record files of a run."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from typing import Any
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
-from t2t_lite.training.schedules import has_an_end
+from t2t_lite.training.schedules import decays_to_zero
 
 # Files of a run.
 CONFIG = "config.json"
@@ -24,7 +24,7 @@ _PACKAGES = (
     *("t2t-lite", "tensorflow", "tensorflow-text", "keras", "numpy"),
     *("sentencepiece", "sacrebleu"),
 )
-# What may differ when a run goes on: how long, and how to decode.
+# Hparams that may change when a run resumes: its length, and decoding.
 _MAY_CHANGE = {
     *("train_steps", "average_checkpoints", "beam_size"),
     *("length_penalty_alpha", "extra_decode_length", "max_source_length"),
@@ -41,13 +41,13 @@ def make_config(
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
-    """Return the content of `config.json`; arguments as in `Run.create`.
+    """Return the content of `config.json`.
 
-    `data` has `dir`, `fingerprint` and `seed`.
+    `data` has the keys `dir`, `fingerprint` and `seed`.
     """
     options = problem.options
     if usr_dir and (folder := pathlib.Path(usr_dir).expanduser()).is_dir():
-        usr_dir = str(folder.resolve())  # else it is the name of a package
+        usr_dir = str(folder.resolve())  # otherwise the name of a package
     return {
         "format": _FORMAT,
         "problem": problem.registered_name,
@@ -67,7 +67,7 @@ def make_config(
 def vocabulary_hashes(
     problem: Problem, encoders: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Return the sha256 of each vocabulary file, by its name."""
+    """Return the SHA-256 of each vocabulary file by name."""
     files = problem.vocabulary_files()
     inputs, targets = problem.swap_if_reversed(
         files["inputs"], files["targets"]
@@ -79,17 +79,17 @@ def vocabulary_hashes(
 
 
 def _decodes_alone(problem: Problem) -> bool:
-    """Return whether decoding needs no code of a problem."""
-    asked = ("postprocess", "load_encoders", "output_constraint", "tokenize")
+    """Return whether decoding works without the code of the problem."""
+    methods = ("postprocess", "load_encoders", "output_constraint", "tokenize")
     return not problem.source_tags and all(
         getattr(getattr(problem, name), "__func__", None)
         is getattr(Problem, name)
-        for name in asked
+        for name in methods
     )
 
 
 def versions() -> dict[str, str]:
-    """Return those of Python and the packages that results depend on."""
+    """Return the versions of Python and of the packages that affect results."""
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -97,7 +97,7 @@ def versions() -> dict[str, str]:
     return versions
 
 
-# The types of the values; "data.dir" is the key "dir" in "data".
+# Types of the values; "data.dir" is the key "dir" in "data".
 _TYPES = {
     "problem": str,
     "problem_options": dict,
@@ -113,33 +113,33 @@ _TYPES = {
     "freeze": list,
     "usr_dir": str,
 }
-_WORDS = {str: "text", dict: "an object", int: "a whole number", list: "a list"}
-_MAY_BE_ABSENT = ("problem_options", "conditions", "freeze", "data.seed")
-_MAY_BE_NULL = ("data.seed", "usr_dir")
+_NAMES = {str: "text", dict: "an object", int: "a whole number", list: "a list"}
+_OPTIONAL = ("problem_options", "conditions", "freeze", "data.seed")
+_NULLABLE = ("data.seed", "usr_dir")
 
 
 def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
-    """Return the config of the run in a folder; None if it has no run."""
+    """Return the config of the run in a folder, or None without a run."""
     has_run = (output_dir / CONFIG).is_file()
     return read_config(output_dir) if has_run else None
 
 
 def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
-    """Return the config of the run in a folder, with values of valid types.
+    """Return the config of the run in a folder, after checking its types.
 
     Raises:
-      T2TLiteError: there is none, or it cannot be understood; names the key.
+      T2TLiteError: the file is missing or not valid.
     """
     path = output_dir / CONFIG
     try:
         config = json.loads(path.read_text("utf-8"))
-        form, known = config["format"], config.get("versions")
-        if form != _FORMAT:
-            known = known if isinstance(known, dict) else {}
+        config_format, writers = config["format"], config.get("versions")
+        if config_format != _FORMAT:
+            writers = writers if isinstance(writers, dict) else {}
             raise T2TLiteError(
-                f"{path} has format {form!r}, and this version reads format "
-                f"{_FORMAT}: use the version that wrote it, "
-                f"{known.get('t2t-lite', 'unknown')}."
+                f"{path} has format {config_format!r}, and this version reads "
+                f"format {_FORMAT}: use t2t-lite "
+                f"{writers.get('t2t-lite', 'of the version that wrote it')}."
             )
         for key in _TYPES:
             _require_type(config, key)
@@ -154,40 +154,39 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         HParams.from_dict(config["hparams"])
     except (FileNotFoundError, NotADirectoryError) as error:
         raise T2TLiteError(
-            f"There is no run in {output_dir}: it has no {CONFIG}. "
-            "t2t-lite-trainer makes one."
+            f"There is no run in {output_dir}, because it has no {CONFIG}. "
+            "t2t-lite-trainer creates a run."
         ) from error
     except (
         *(OSError, ValueError, TypeError, KeyError, AttributeError),
         *(RecursionError, UsageError),
     ) as error:
         raise T2TLiteError(
-            f"Cannot read {path}: {format_error(error, place=False)}. It is "
-            "damaged, or of another version: restore a backup, or train a new "
-            "run."
+            f"{path} is damaged ({format_error(error, place=False)}): restore "
+            "a backup, or train a new run."
         ) from error
     return config
 
 
 def _require_type(config: Any, key: str) -> None:
-    value, kind = config, _TYPES[key]
-    for part in key.split("."):
-        if part not in value:
-            if key in _MAY_BE_ABSENT:
+    value, expected = config, _TYPES[key]
+    for name in key.split("."):
+        if name not in value:
+            if key in _OPTIONAL:
                 return
-            raise UsageError(f"it has no {key}")
-        value = value[part]
-    fits = type(value) is kind or (value is None and key in _MAY_BE_NULL)
+            raise UsageError(f"the key {key} is missing")
+        value = value[name]
+    fits = type(value) is expected or (value is None and key in _NULLABLE)
     if not fits or "\\x00" in repr(value):
         raise UsageError(
-            f"{key} must be {_WORDS[kind]}; got {repr(value)[:80]}"
+            f"{key} must be {_NAMES[expected]}; got {repr(value)[:80]}"
         )
 
 
 def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Return the records of a JSON lines file of a run, in their order.
+    """Return the records of a JSON lines file of a run, in file order.
 
-    Lines that are incomplete or damaged are skipped. A missing file has none.
+    Incomplete and damaged lines are skipped. A missing file has no records.
 
     Raises:
       T2TLiteError: the file cannot be read.
@@ -213,7 +212,7 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
 def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
     """Return the last record of each step in `metrics.jsonl`, by step.
 
-    Training and each evaluated weights have a record of their own at a step.
+    A step has separate records for training and for evaluated weights.
     """
     last = {
         (record["step"], record.get("weights"), "dev_loss" in record): record
@@ -228,9 +227,9 @@ def add_evaluation(
     weights: str,
     report: Mapping[str, Any],
 ) -> None:
-    """Keep a report of the evaluator for cards, if the run can be written.
+    """Append a report of the evaluator, if the run's folder is writable.
 
-    The weights have a step and a checksum.
+    `weights` is the checksum of the weights.
     """
     record = {"step": step, "weights": weights, **report}
     with (
@@ -241,31 +240,31 @@ def add_evaluation(
 
 
 def problem_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run's problem; most problems have none."""
+    """Return the options of a run's problem; {} for most problems."""
     return config.get("problem_options", {})
 
 
 def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
-    """Require one vocabulary where the hparams share one embedding.
+    """Check that hparams with a shared embedding get one vocabulary.
 
     Raises:
-      UsageError: the problem has two.
+      UsageError: the problem has two vocabularies.
     """
     names = sorted(set(problem.vocabulary_files().values()))
     if hparams.shared_embedding and len(names) > 1:
         raise UsageError(
             "shared_embedding requires one vocabulary for both sides (got "
-            f"{' and '.join(names)}), or "
+            f"{' and '.join(names)}). Use one vocabulary, or "
             "`hparams_override=shared_embedding=false`."
         )
 
 
 def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
-    """Return what must not change when a run resumes, as flat keys."""
-    # A run older than a hparam was trained with its default.
+    """Return the values that must not change when a run resumes."""
+    # A hparam that is newer than the run has its default value.
     hparams = HParams.from_dict(config["hparams"])
     may_change = _MAY_CHANGE
-    if with_data and has_an_end(hparams):  # which the rate depends on
+    if with_data and decays_to_zero(hparams):  # train_steps changes the rate
         may_change = may_change - {"train_steps"}
     fixed = {k: v for k, v in hparams.to_dict().items() if k not in may_change}
     hashes = config["vocabulary"]
@@ -291,13 +290,13 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
 def require_same(
     output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
-    """Require that the config of the run in a folder is that of this run.
+    """Check that the run in a folder equals the requested run, `here`.
 
-    A run that was imported has no data before its first training. Then only the
-    hyperparameters and the content of the vocabularies count.
+    An imported run has no data before its first training run. Only its
+    hyperparameters and the content of its vocabularies are compared.
 
     Raises:
-      T2TLiteError: names every difference that matters.
+      T2TLiteError: the configs differ; the message lists the differences.
     """
     with_data = bool(there["data"]["fingerprint"])
     there, here = _identity(there, with_data), _identity(here, with_data)
@@ -310,12 +309,12 @@ def require_same(
     if differences:
         raise T2TLiteError(
             f"{output_dir} holds another run: {'; '.join(differences)}. "
-            "Choose another `output_dir`, or use the same flags as there."
+            "Choose another `output_dir`, or the options of that run."
         )
 
 
 def _brief(value: Any) -> str:
-    """Return a value for an error, the beginning of a long hash."""
+    """Return a value as text, with a hash shortened."""
     if isinstance(value, str) and len(value) == 64:
         return value[:12]
     return repr(value) if value is not None else "absent"

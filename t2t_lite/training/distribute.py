@@ -1,7 +1,7 @@
-"""Training by several processes, the *workers*, as one TensorFlow strategy.
+"""Distributed training: several processes, the *workers*, in one strategy.
 
-Worker 0 is the *chief*: it writes all files. All workers call the same
-functions in the same order; `exchange` is how they compare values and agree.
+Worker 0 is the *chief*, which writes all files. All workers call the same
+functions in the same order, and share values with `exchange`.
 """
 
 import atexit
@@ -26,28 +26,28 @@ from t2t_lite.training.devices import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 
 cluster_resolver = tf.distribute.cluster_resolver
-_ROLES = ("chief", "master", "worker")  # of TF_CONFIG
+_ROLES = ("chief", "master", "worker")  # roles in TF_CONFIG
 
 
 def make_strategy(
     options: TrainingOptions, hparams: HParams
 ) -> tf.distribute.Strategy:
-    """Return the strategy of all workers, or that of a single process.
+    """Return the strategy of all workers, or of a single process.
 
-    Call it once, before TensorFlow computes anything.
+    Call it once, before TensorFlow runs an operation.
 
     Raises:
-      UsageError: see `find_workers`.
+      UsageError: the addresses of the workers are not valid.
       T2TLiteError: a worker did not start within `cluster_timeout` seconds.
     """
     addresses, index = find_workers(options.workers, options.worker)
     if not addresses:
         return choose_strategy(options.replicas, hparams)
     if options.replicas:
-        raise UsageError("replicas conflicts with workers: leave it out.")
+        raise UsageError("replicas conflicts with workers: remove replicas.")
     timeout = options.cluster_timeout
-    # TensorFlow holds the GIL while it joins, so only a C timer can end the
-    # wait for a worker that dies after it opened its port.
+    # TensorFlow holds the GIL while it connects, so only a C timer can end the
+    # wait for a worker that died after it opened its port.
     faulthandler.dump_traceback_later(timeout + 5, exit=True, file=2)
     try:
         _wait_for_workers(addresses, index, timeout)
@@ -62,11 +62,11 @@ def make_strategy(
         strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
     finally:
         faulthandler.cancel_dump_traceback_later()
-    with contextlib.suppress(ValueError):  # not in the main thread
-        # TensorFlow has installed its own handler, which ignores SIGTERM.
+    with contextlib.suppress(ValueError):  # not the main thread
+        # TensorFlow has installed a C handler that ignores SIGTERM.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    # TensorFlow's threads log that the other workers leave, and have kept a
-    # process that lost a worker from its exit.
+    # TensorFlow's threads log the exit of other workers, and can block the exit
+    # of a process that lost a worker.
     atexit.register(signal.alarm, 30)
     atexit.register(os.dup2, os.open(os.devnull, os.O_WRONLY), 2)
     return strategy
@@ -75,11 +75,12 @@ def make_strategy(
 def find_workers(
     workers: str | None = None, worker: int | None = None
 ) -> tuple[list[str], int]:
-    """Return the addresses of all workers, and the index of this one.
+    """Return the addresses of all workers, and the index of this worker.
 
-    Without `workers`, `host:port,...` with the chief's first, they come from
-    `TF_CONFIG` or else from SLURM's variables. A process that trains alone has
-    no addresses.
+    Args:
+      workers: "host:port,..." with the chief first; None reads TF_CONFIG, or
+        SLURM's variables. A single process has no addresses.
+      worker: the index of this worker in `workers`.
 
     Raises:
       UsageError: an address, a role or an index is not valid.
@@ -92,8 +93,7 @@ def find_workers(
             config = json.loads(text)
             cluster, task = config.get("cluster", {}), config.get("task", {})
         if text == "{}" and int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-            # SLURM itself gives GPUs to tasks. Jobs that share a node get
-            # different ports.
+            # SLURM assigns the GPUs. Jobs on the same node use different ports.
             resolver = cluster_resolver.SlurmClusterResolver(
                 port_base=10000 + int(os.environ["SLURM_JOB_ID"]) % 20000,
                 gpus_per_node=1024,
@@ -109,10 +109,10 @@ def find_workers(
         if len({_split(each) for each in addresses}) == len(addresses):
             return addresses, addresses.index(own)
     except (ValueError, LookupError, TypeError, AttributeError):
-        pass  # of parsing, reported below
+        pass  # reported below
     raise UsageError(
-        "workers (or TF_CONFIG) must be different addresses host:port of roles "
-        f"{', '.join(_ROLES)}, and this worker one of them (got {text})."
+        "workers (or TF_CONFIG) must have distinct addresses host:port with "
+        f"the roles {', '.join(_ROLES)}, and include this worker (got {text})."
     )
 
 
@@ -122,32 +122,32 @@ def _split(address):
 
 
 def _wait_for_workers(addresses, index, timeout):
-    # TensorFlow waits for missing workers without a word, so each worker
-    # listens at its address until it has reached all others.
+    # TensorFlow does not report missing workers. So each worker listens at its
+    # address until it has connected to all other workers.
     deadline = time.monotonic() + timeout
     dual = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if dual else socket.AF_INET
-    here = "", _split(addresses[index])[1]
-    with socket.create_server(here, family=family, dualstack_ipv6=dual):
-        for number in {*range(len(addresses))} - {index}:
-            there, name = _split(addresses[number]), _name(number, addresses)
+    own_address = "", _split(addresses[index])[1]
+    with socket.create_server(own_address, family=family, dualstack_ipv6=dual):
+        for other in {*range(len(addresses))} - {index}:
+            address, name = _split(addresses[other]), _name(other, addresses)
             log(f"Waiting for {name}.")
             while True:
                 with contextlib.suppress(OSError):
-                    socket.create_connection(there, timeout=2).close()
+                    socket.create_connection(address, timeout=2).close()
                     break
                 if time.monotonic() > deadline:
                     raise T2TLiteError(
-                        f"cluster_timeout: no answer from {name} in "
-                        f"{timeout:g} seconds. Start it, or look at its log."
+                        f"cluster_timeout: {name} did not respond within "
+                        f"{timeout:g} seconds. Start it, or check its log."
                     )
                 time.sleep(0.5)
 
 
 def workers_of(strategy: tf.distribute.Strategy) -> tuple[list[str], int]:
-    """Return the addresses of all workers and the index of this one.
+    """Return the addresses of all workers and the index of this worker.
 
-    A process that trains alone is worker 0 of `[""]`. Worker 0 is the chief.
+    A single process is worker 0 of `[""]`. Worker 0 is the chief.
     """
     if not (resolver := strategy.cluster_resolver):
         return [""], 0
@@ -155,7 +155,7 @@ def workers_of(strategy: tf.distribute.Strategy) -> tuple[list[str], int]:
 
 
 def exchange(strategy: tf.distribute.Strategy, value: Any) -> list[Any]:
-    """Return the values of all workers, in their order; they fit JSON."""
+    """Return the JSON-serializable values of all workers, by index."""
     count = len(workers_of(strategy)[0])
     if count == 1:
         return [value]
@@ -166,7 +166,7 @@ def exchange(strategy: tf.distribute.Strategy, value: Any) -> list[Any]:
     )
     gathered = strategy.gather(own, axis=0).numpy().astype(np.uint8)
     lines = bytes(gathered).splitlines()
-    # Each replica of a worker gives the same line.
+    # Each replica of a worker sends the same line.
     return [json.loads(line) for line in lines[:: len(lines) // count]]
 
 
@@ -176,18 +176,18 @@ def require_equal(
     """Raise T2TLiteError on every worker if their facts differ."""
     addresses, _ = workers_of(strategy)
     chief, *others = exchange(strategy, dict(facts))
-    for number, other in enumerate(others, 1):
+    for index, other in enumerate(others, 1):
         for key in chief | other:
             if chief.get(key) != other.get(key):
                 raise T2TLiteError(
-                    f"{_name(number, addresses)} has {key}={other.get(key)!r}; "
+                    f"{_name(index, addresses)} has {key}={other.get(key)!r}; "
                     f"the chief has {key}={chief.get(key)!r}. {fix}"
                 )
 
 
 @contextlib.contextmanager
-def naming_lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turn TensorFlow's page about a lost worker into a T2TLiteError."""
+def worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Turn TensorFlow's error about a lost worker into a T2TLiteError."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -198,11 +198,11 @@ def naming_lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
         lost = [n for n in map(int, tasks) if n != index]
         if not lost:
             raise
-        # An error that came through several workers begins with its cause.
+        # An error forwarded by several workers names its cause first.
         raise T2TLiteError(
-            f"{_name(lost[0], addresses)} has stopped or does not answer: look "
-            "at its log. Start the same command on all workers again; training "
-            "resumes from the last checkpoint."
+            f"{_name(lost[0], addresses)} has stopped or does not respond: "
+            "check its log. Start the same command on all workers again; "
+            "training resumes from the last checkpoint."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Evaluation of a model on held-out data, during training and after."""
+"""Evaluation of a model in training on the dev split."""
 
 import functools
 import itertools
@@ -14,21 +14,21 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.training.run import Run
 
 T = TypeVar("T")
-_SAMPLES = 10  # lines of dev that show the progress
+_SAMPLES = 10  # translations of dev that are logged
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
 
 class DevEvaluation:
-    """Evaluates a model in training on the dev split, translating greedily.
+    """Evaluates a model in training on the dev split, with greedy decoding.
 
-    Workers share the split: `share` evaluates the part of the worker `index`,
-    and `scores` combines the parts of all. After each batch of the loss and
-    each sentence it calls `check`. For `best_metric` see `judge`.
+    The workers split the data: `evaluate_shard` evaluates the shard of the
+    worker `index`, and `scores` combines all shards. `check` is called after
+    each batch of the loss and each sentence.
 
     Attributes:
       metric: the name of the score, such as `dev_bleu`.
-      samples: of the last evaluation, the same lines each time, shortest
-        first.
+      samples: translations of the last evaluation, always of the same lines,
+        shortest first.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class DevEvaluation:
     ):
         self._run = run
         self._model = model
-        # Traced only once; without dropout and without label smoothing.
+        # Traced once; without dropout and label smoothing.
         self._loss_sum = tf.function(
             lambda features: model.loss_sum(features, 0.0, None),
             input_signature=[{"inputs": _SIDE, "targets": _SIDE}],
@@ -55,8 +55,8 @@ class DevEvaluation:
         self.metric = f"dev_{run.problem.metric}"
         self.samples: list[dict[str, str]] = []
 
-    def share(self) -> dict[str, Any]:
-        """Evaluate each n-th batch and sentence, as one of n workers."""
+    def evaluate_shard(self) -> dict[str, Any]:
+        """Evaluate every n-th batch and sentence, as one of n workers."""
         batches = itertools.islice(
             self._run.data.batches("dev"), self._index, None, self._workers
         )
@@ -69,51 +69,51 @@ class DevEvaluation:
         results = translate_lines(
             self._translator,
             self._texts[0][self._index :: self._workers],
-            note=lambda number, text: None,  # alike at every evaluation
+            note=lambda number, text: None,  # equal in every evaluation
         )
         translations = [
             result.hypotheses[0].text for result in self._checked(results)
         ]
         return {"loss": (total, tokens), "translations": translations}
 
-    def scores(self, shares: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """Return the scores of all workers' shares, in their order.
+    def scores(self, shards: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Return the scores of the results of all workers, in worker order.
 
         `dev_loss` is the cross-entropy per real target token in nats, EOS
         included, and `dev_perplexity` its exponential.
         """
-        total, tokens = np.sum([part["loss"] for part in shares], axis=0)
+        total, tokens = np.sum([shard["loss"] for shard in shards], axis=0)
         loss = float(total / tokens) if tokens else math.nan
-        # The exponential of an untrained model's loss can be too large.
+        # The exponential of an untrained model's loss can overflow.
         perplexity = math.inf if loss >= 700 else math.exp(loss)
         scores = {"dev_loss": loss, "dev_perplexity": perplexity}
         sources, references = self._texts
         translations = [""] * len(sources)
-        for index, part in enumerate(shares):
-            translations[index :: len(shares)] = part["translations"]
-        ranked = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        parts = np.array_split(ranked, _SAMPLES)  # of similar lengths
+        for index, shard in enumerate(shards):
+            translations[index :: len(shards)] = shard["translations"]
+        by_length = sorted(range(len(sources)), key=lambda i: len(sources[i]))
+        groups = np.array_split(by_length, _SAMPLES)
         self.samples = [
             {
                 "source": sources[i],
                 "translation": translations[i],
                 "reference": references[i],
             }
-            for i, *_ in filter(len, parts)
+            for i, *_ in filter(len, groups)
         ]
         report = self._run.problem.evaluate(sources, references, translations)
         if report:
             scores[self.metric] = float(report["score"])
         return scores
 
-    def judge(
+    def select_metric(
         self, scores: Mapping[str, float], best: Mapping[str, Any]
     ) -> tuple[str, float]:
-        """Return the metric by which a checkpoint is the best, and its value.
+        """Return the metric that ranks checkpoints, and its value.
 
-        With `best_metric` "loss" that is the loss. With "auto" it is the loss
-        until the score reaches one point of a hundred, and the score from then
-        on: below, it is noise. `best` is the best mark so far, or {}.
+        `best_metric` "auto" selects the loss until the score reaches 1 (of
+        100), because lower scores are noise, and then the score. `best` is the
+        mark of the best checkpoint, or {}.
         """
         score = scores.get(self.metric)
         by_score = best.get("metric") == self.metric and best["value"] >= 1
@@ -127,7 +127,7 @@ class DevEvaluation:
 
     def _checked(self, items: Iterable[T]) -> Iterator[T]:
         for item in items:
-            self._check()  # the work on the item before is done
+            self._check()  # after the work on the previous item
             yield item
 
     @functools.cached_property
@@ -136,7 +136,6 @@ class DevEvaluation:
 
     @functools.cached_property
     def _translator(self) -> Translator:
-        # Greedy, and kept because its graph takes a while to trace. Greedy
-        # search with constraints would take the best token of those that the
-        # model does not want at all.
+        # Cached, because tracing its graph is slow. Unconstrained, because
+        # greedy search with constraints can only pick unlikely tokens.
         return self._run.translator(self._model, beam_size=1, constrained=False)

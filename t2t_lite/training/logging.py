@@ -1,4 +1,4 @@
-"""Progress of a training run: a bar, `metrics.jsonl`, TensorBoard events."""
+"""Logging of a training run: progress bar, `metrics.jsonl`, TensorBoard."""
 
 import contextlib
 import dataclasses
@@ -18,15 +18,14 @@ from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
 from t2t_lite.training.update import UpdateStats
 
 EVENTS_FOLDER = "tensorboard"
-_SHOWN = 500  # characters of a text of dev; its file has all
+_MAX_SHOWN = 500  # characters of a logged translation; its file has all
 
 
 class MetricsFile:
-    """Append JSON records to a file of a run, one object with a `step` a line.
+    """An append-only file of JSON records with a `step`, one record per line.
 
-    The file is append-only. A run that resumes from an older checkpoint, at
-    `step`, records later steps again, with their evaluations; readers use the
-    last record of each step.
+    A run that resumes from an older checkpoint, at `step`, records later steps
+    and evaluations again. Readers use the last record of each step.
 
     Attributes:
       evaluated: the step and the weights of each evaluation on dev, in order.
@@ -41,9 +40,9 @@ class MetricsFile:
         }
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Append a record; a number that is not finite becomes null.
+        """Append a record, with null for numbers that are not finite.
 
-        A record that cannot be written is lost, and a line reports that.
+        A failed write is a warning, because training can continue.
         """
         if "dev_loss" in record:
             self.evaluated[record["step"], record.get("weights")] = None
@@ -54,7 +53,7 @@ class MetricsFile:
             with self._path.open("ab+") as file:
                 if file.tell():
                     file.seek(-1, os.SEEK_END)
-                    if file.read() != b"\n":  # a crash cut off the last record
+                    if file.read() != b"\n":  # a crash truncated the last line
                         file.write(b"\n")
                 file.write(f"{line}\n".encode())
         except OSError as error:
@@ -63,14 +62,14 @@ class MetricsFile:
 
 
 class TrainingLog:
-    """Shows and records the progress of training.
+    """Shows and records the progress of training from `step` to `total_steps`.
 
-    On a terminal there is a live bar, elsewhere a line for every record. Enter
-    it to show the bar. The first update is the one after `step`, the last is
-    `total_steps`. `note` writes a line to the `stream`, by default stderr.
+    A terminal shows a progress bar inside the context manager; other streams
+    get a line per record. The default stream is stderr.
 
     Attributes:
       metrics: `metrics.jsonl`.
+      note: a function that writes a line to the stream.
     """
 
     def __init__(
@@ -107,26 +106,26 @@ class TrainingLog:
             self._events.close()
 
     def phase(self, text: str, brief: bool = False) -> None:
-        """Report the current work, on the bar or in a line.
+        """Show the current activity, on the bar or in a line.
 
-        Without a bar nothing reports work that is `brief`.
+        Only the bar shows `brief` activities.
         """
         self._line.update(text)
         if not (self._line.is_live or brief):
             self.note(text)
 
     def wants_progress(self) -> bool:
-        """Return whether there is a bar that has not moved for a second."""
+        """Return whether the bar was last updated more than a second ago."""
         return self._line.is_live and time.monotonic() - self._shown_at >= 1
 
     def progress(self, record: Mapping[str, Any]) -> None:
-        """Move the bar; `record` as in `training`."""
+        """Update the bar with a record of `training`."""
         self._shown_at = time.monotonic()
         step = record["step"]
         self._line.update(_status(record), step, f"{step}/{self._total}")
 
     def training(self, record: Mapping[str, Any]) -> None:
-        """Record the updates since the last record, see `Meter.record`."""
+        """Record and show the updates since the last record."""
         self._write(record, "train")
         self.progress(record)
         if not self._line.is_live:
@@ -138,41 +137,41 @@ class TrainingLog:
     def evaluation(
         self, record: Mapping[str, Any], samples: Sequence[dict[str, str]] = ()
     ) -> None:
-        """Record an evaluation, and show one of the samples."""
+        """Record an evaluation and show one of its samples."""
         weights = record.get("weights")
         self._write(record, "averaged" if weights else "dev")
         if samples:
-            of = {k: record[k] for k in ("step", "weights") if k in record}
-            self._samples.write({**of, "samples": list(samples)})
+            keys = {k: record[k] for k in ("step", "weights") if k in record}
+            self._samples.write({**keys, "samples": list(samples)})
         values = "  ".join(
             f"{key.removeprefix('dev_')} {value:.4g}"
             for key, value in record.items()
             if key.startswith("dev_")
         )
-        of_weights = f" ({weights})" if weights else ""
-        self.note(f"step {record['step']}{of_weights} on dev:  {values}")
+        label = f" ({weights})" if weights else ""
+        self.note(f"step {record['step']}{label} on dev:  {values}")
         for sample in samples[len(samples) // 2 :][:1]:
             for name, text in sample.items():
-                more = " ..." if len(text) > _SHOWN else ""
-                self.note(f"  {name + ':':12} {text[:_SHOWN]}{more}")
+                dots = " ..." if len(text) > _MAX_SHOWN else ""
+                self.note(f"  {name + ':':12} {text[:_MAX_SHOWN]}{dots}")
 
     def _write(self, record: Mapping[str, Any], group: str) -> None:
         """Write a record to `metrics.jsonl` and as TensorBoard scalars."""
         self.metrics.write(record)
-        # Events that cannot be written are no reason to fail.
+        # Training continues if events cannot be written.
         with (
             contextlib.suppress(tf.errors.OpError),
             self._events.as_default(step=record["step"]),
         ):
             for key, value in record.items():
                 if key != "step" and isinstance(value, (int, float)):
-                    # Only training smooths labels: two losses, two names.
+                    # Only the training loss has label smoothing.
                     name = "smoothed_loss" if key == "loss" else key
                     name = f"{group}/{name.removeprefix('dev_')}"
                     tf.summary.write(name, float(value), metadata=_SCALAR)
 
 
-# `tf.summary.scalar` writes the same, but requires TensorBoard.
+# `tf.summary.scalar` writes the same events, but requires TensorBoard.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
     data_class=1,  # a scalar
@@ -194,88 +193,88 @@ def _is_finite(value: Any) -> bool:
 
 @dataclasses.dataclass
 class Totals:
-    """Sums over all updates of a run that were read."""
+    """Sums over the updates of a run whose results were read."""
 
-    seconds: float = 0.0  # of the updates; evaluating and saving is not counted
-    skipped: int = 0  # updates
-    source_tokens: float = 0.0  # real ones
-    target_tokens: float = 0.0
+    seconds: float = 0.0  # of updates, without evaluation and saving
+    skipped: int = 0  # number of skipped updates
+    source_tokens: float = 0.0  # real tokens
+    target_tokens: float = 0.0  # real tokens
 
 
 class Meter:
-    """Adds up the results of updates, reading them from the device late.
+    """Sums the results of updates, without waiting for the device.
 
     Attributes:
-      totals: of the run; `timed` adds the seconds.
-      skipped_in_a_row: number of the last updates read that were skipped.
+      totals: the sums of the run; `timed` adds the seconds.
+      consecutive_skips: the number of updates skipped in a row.
     """
 
     def __init__(self, totals: Totals | None = None):
         self.totals = totals or Totals()
-        self.skipped_in_a_row = 0
+        self.consecutive_skips = 0
         self._unread: list[UpdateStats] = []
         self.start_interval()
 
     def start_interval(self) -> None:
-        """Forget the updates of `record`."""
+        """Start a new interval for `record`."""
         self._seconds_before = self.totals.seconds
         self._interval: list[UpdateStats] = []
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the time inside, of an update."""
+        """Add the duration of the block to the seconds."""
         start = time.monotonic()
         yield
         self.totals.seconds += time.monotonic() - start
 
     def add(self, stats: UpdateStats) -> None:
-        """Note an update, and read the ones before it.
+        """Add an update, and read the results of earlier updates.
 
-        They are done when this one has been handed to the device: to read
-        them keeps nothing waiting.
+        Earlier updates are done when a new one is enqueued on the device, so
+        reading their results does not block.
         """
         self._read()
         self._unread.append(stats)
 
     def read(self) -> None:
-        """Wait for the update under way."""
+        """Wait for the current update and read its results."""
         if self._unread:
             with self.timed():
                 self._read()
 
     def _read(self) -> None:
         for stats in self._unread:
-            read = stats.read()
-            self._interval.append(read)
-            self.totals.source_tokens += read.source_tokens
-            self.totals.target_tokens += read.target_tokens
-            self.totals.skipped += int(read.skipped)
-            self.skipped_in_a_row += 1
-            if not read.skipped:
-                self.skipped_in_a_row = 0
+            values = stats.read()
+            self._interval.append(values)
+            self.totals.source_tokens += values.source_tokens
+            self.totals.target_tokens += values.target_tokens
+            self.totals.skipped += int(values.skipped)
+            self.consecutive_skips += 1
+            if not values.skipped:
+                self.consecutive_skips = 0
         self._unread.clear()
 
     @property
     def skipped_in_interval(self) -> int:
-        """Number of updates skipped since the interval started."""
+        """The number of updates skipped since the interval started."""
         return sum(bool(each.skipped) for each in self._interval)
 
     def record(self) -> dict[str, Any]:
-        """Return the facts of `metrics.jsonl` on the updates of the interval.
+        """Return the record of the interval for `metrics.jsonl`.
 
-        `loss` is the smoothed cross-entropy per real target token in nats, and
-        `gradient_norm` the mean, both without skipped updates; `padding` is the
-        share of the positions that held no token, 0-1.
+        `loss` is the smoothed cross-entropy per real target token in nats;
+        `gradient_norm` is a mean. Both exclude skipped updates. `padding` is
+        the fraction of positions without a token, 0-1.
         """
-        made = [each for each in self._interval if not each.skipped]
+        used = [each for each in self._interval if not each.skipped]
         seconds = self.totals.seconds - self._seconds_before
         tokens = _sum(self._interval, "source_tokens", "target_tokens")
         padding = 1 - _ratio(tokens, _sum(self._interval, "positions"))
         return {
-            "loss": _ratio(_sum(made, "loss_sum"), _sum(made, "target_tokens")),
+            "loss": _ratio(_sum(used, "loss_sum"), _sum(used, "target_tokens")),
             "learning_rate": self._interval[-1].learning_rate,
             "tokens_per_second": _ratio(tokens, seconds),
-            "gradient_norm": _ratio(_sum(made, "gradient_norm"), len(made)),
+            "gradient_norm": _ratio(_sum(used, "gradient_norm"), len(used)),
             "padding": round(padding, 4),
             "skipped": self.totals.skipped,
             "seconds": round(self.totals.seconds, 2),

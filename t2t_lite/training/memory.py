@@ -1,4 +1,4 @@
-"""The largest batch, run once: before training, or alone by a dry run."""
+"""A probe of the memory: the largest batch, run before training."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ from t2t_lite.training.update import Updater
 
 
 def _largest_shape(hparams: HParams) -> tuple[int, int]:
-    """Return rows and columns of the micro-batch that needs most memory."""
+    """Return the rows and columns of the micro-batch with the most memory."""
     positions = hparams.batch_tokens // hparams.gradient_accumulation_steps
     return packed_shape(positions, hparams.max_length)
 
@@ -28,7 +28,7 @@ def _largest_shape(hparams: HParams) -> tuple[int, int]:
 def _full_batch(
     shape: tuple[int, int], packing: bool, target: int = 1
 ) -> dict[str, tf.Tensor]:
-    """Return features without padding; packed: of one pair each row."""
+    """Return features without padding; a packed row has one pair."""
     ones = tf.ones(shape, tf.int32)
     positions = tf.broadcast_to(tf.range(shape[1]), shape)
     features = {
@@ -39,54 +39,55 @@ def _full_batch(
 
 
 def _describe(updater: Updater) -> str:
-    """Return the size of the largest pass in words."""
+    """Return a description of the largest micro-batches."""
     rows, columns = _largest_shape(updater.hparams)
     passes = updater.hparams.gradient_accumulation_steps
-    return f"{passes} x {rows} sentences of {columns} tokens a side"
+    return f"{passes} x {rows} sentences of {columns} tokens per side"
 
 
 def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
-    """Make an update of the largest micro-batches, which changes nothing.
+    """Run an update of the largest micro-batches without changing weights.
 
     Raises:
-      T2TLiteError: it does not fit.
+      T2TLiteError: the batch does not fit into memory.
     """
     hparams = updater.hparams
     free = f" ({gib(psutil.virtual_memory().available)} free)" * (
         not devices.is_gpu()
     )
-    # The kernel may end a process on a CPU: this is its last line then.
+    # On a CPU the kernel may kill the process after this line.
     phase(f"Trying the largest batch: {_describe(updater)}{free}.")
-    # Without a target token, an update is skipped.
+    # An update without target tokens is skipped.
     batch = _full_batch(_largest_shape(hparams), hparams.packing, target=0)
-    with _explaining_shortage(updater):
+    with _memory_errors(updater):
         updater.update([batch] * updater.replicas, step=1).read()
 
 
 @contextlib.contextmanager
-def _explaining_shortage(updater: Updater) -> Iterator[None]:
+def _memory_errors(updater: Updater) -> Iterator[None]:
     """Turn an out-of-memory error into one line with the size and a fix."""
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        more = 2 * updater.hparams.gradient_accumulation_steps
+        steps = 2 * updater.hparams.gradient_accumulation_steps
         raise T2TLiteError(
-            f"The largest batch, {_describe(updater)} on each device, does not "
-            f"fit into the memory of {devices.device_name()}. Give "
-            "`gradient_checkpointing`; or, in a new run, "
-            f"`hparams_override=gradient_accumulation_steps={more}`, or "
-            "smaller values of max_length or the model."
+            f"Out of memory: the largest batch, {_describe(updater)} on each "
+            f"device, does not fit into the memory of {devices.device_name()}. "
+            "Use `gradient_checkpointing`; or train a new run with "
+            f"`hparams_override=gradient_accumulation_steps={steps}`, a "
+            "smaller max_length or a smaller model."
         ) from error
 
 
 def dry_run(
     hparams: HParams, vocab_sizes: tuple[int, int], options: TrainingOptions
 ) -> str:
-    """Measure an update of the largest batch; return a report in lines.
+    """Measure one micro-batch of the largest size, and report a whole update.
 
-    The micro-batches of an update are alike, so the time of one is multiplied,
-    and its peak of memory is that of them all. Raises a `T2TLiteError` if it
-    does not fit.
+    All micro-batches of an update take the same time and memory.
+
+    Raises:
+      T2TLiteError: the batch does not fit into memory.
     """
     strategy = devices.choose_strategy(options.replicas, hparams)
     with strategy.scope():
@@ -99,23 +100,23 @@ def dry_run(
         for each in ((1, 1), shape)
     )
     times = [time.monotonic()]
-    with _explaining_shortage(updater):
-        # The first update makes the graphs. The second is hardly more than
-        # the optimizer's part, the third has a whole micro-batch before it.
+    with _memory_errors(updater):
+        # The first update traces the graphs. The second measures the optimizer,
+        # the third a full micro-batch and the optimizer.
         for step, batches in enumerate((tiny, tiny, full), start=1):
             stats = updater.update(batches, step).read()
             times.append(time.monotonic())
-    optimizer, whole = times[2] - times[1], times[3] - times[2]
+    optimizer, update = times[2] - times[1], times[3] - times[2]
     more_rounds = (
         math.ceil(hparams.gradient_accumulation_steps / updater.replicas) - 1
     )
-    seconds = whole + more_rounds * max(whole - optimizer, 0)
+    seconds = update + more_rounds * max(update - optimizer, 0)
     steps = options.train_steps or hparams.train_steps
     step_flops = flops.count_step_flops(hparams, model.vocab_sizes[1], shape[1])
     parameters = f"{model.count_params():,}"
     if options.freeze:
         trained = updater.trained_parameters
-        parameters += f", {trained:,} of them are trained"
+        parameters += f", {trained:,} of them trained"
     lines = {
         "parameters": parameters,
         "vocabulary": " and ".join(f"{v:,}" for v in model.vocab_sizes),

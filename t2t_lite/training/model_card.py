@@ -1,7 +1,7 @@
-"""The provenance of a run, and its model card: `OUTPUT_DIR/card.md`.
+"""The provenance of a run, and its model card `OUTPUT_DIR/card.md`.
 
-The card is what the Hugging Face Hub reads: the scores, the training command,
-the data and all settings.
+The card has the format of the Hugging Face Hub, with the scores, the training
+command, the data and all hyperparameters.
 """
 
 import json
@@ -35,16 +35,16 @@ from t2t_lite.validators import changed
 
 CARD = "card.md"
 _LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639, as the Hub reads it
-# The folders before the name of a file, in a word of a command.
+# The folders of a file in a word of a command.
 _FOLDERS = re.compile(r"[^=,:;]*[/\\]")
 _CONDITIONS = ("weights", "beam_size", "alpha", "sentences", "signature")
 
 
 def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
-    """Return the facts that `config.json` records when training starts.
+    """Return the provenance of a run for `config.json`.
 
-    They are the command, the machine and the data, with the tokens of source
-    and target.
+    It has the command, the hardware and the data, with the numbers of source
+    and target tokens.
     """
     manifest = run.data.manifest
     sides = run.problem.swap_if_reversed("source_tokens", "target_tokens")
@@ -83,20 +83,20 @@ def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
 def command_of(run: Run, options: TrainingOptions) -> list[str]:
     """Return the words of the command that trains the same run again.
 
-    Options with their default are left out. Hparams without the name of a set
-    are those of the set most like them, with overrides.
+    Options with default values are omitted. Hparams without the name of a set
+    are written as the most similar set with overrides.
     """
 
-    def override(name: str) -> list[str]:
-        of_set = str(registry.hparams(name)).splitlines()
+    def overrides(name: str) -> list[str]:
+        defaults = str(registry.hparams(name)).splitlines()
         lines = str(run.hparams).splitlines()
-        return [line for line in lines if line not in of_set]
+        return [line for line in lines if line not in defaults]
 
     name, names = run.config["hparams_set"], registry.hparams_names()
     if name not in names:
-        name = min(names, key=lambda each: len(override(each)))
+        name = min(names, key=lambda each: len(overrides(each)))
     words = [f"--problem={run.config['problem']}", f"--hparams={name}"]
-    if lines := override(name):
+    if lines := overrides(name):
         words.append(f"--hparams_override={','.join(lines)}")
     words += [f"--{word}" for word in run.problem.option_words()]
     given = changed(options)
@@ -106,7 +106,7 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
         given["init_from"] = source["checkpoint"]
     given |= {"data_dir": run.data.folder, "output_dir": run.output_dir}
     for name, value in given.items():
-        if name in ("hparams_override", "problem_options"):  # as above
+        if name in ("hparams_override", "problem_options"):  # added above
             continue
         if isinstance(value, tuple):
             value = ",".join(value)
@@ -115,12 +115,12 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
 
 
 def write_card(run: Run) -> None:
-    """Write the card; a failure is a warning, because training is intact."""
+    """Write the model card; a failure is only a warning."""
     try:
         files.write_text(run.output_dir / CARD, make_card(run))
     except (
         *(OSError, T2TLiteError),
-        # Anybody may have edited what the run recorded.
+        # Users may have edited the records of the run.
         *(AttributeError, LookupError, TypeError, ValueError),
     ) as error:
         log(f"Warning: the model card is not written: {format_error(error)}.")
@@ -129,8 +129,8 @@ def write_card(run: Run) -> None:
 def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
     """Return the text of the card, from the run's folder.
 
-    That of an export has the scores of the `exported` weights, unless they are
-    an ensemble, and names no folder of this machine.
+    The card of an export has the scores of its single `exported` checkpoint,
+    and a command without local folders.
     """
     config = read_config(run.output_dir)
     provenance = config.get("conditions", {})
@@ -152,7 +152,7 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
         },
         "Hyperparameters": run.hparams.to_dict(),
     }
-    parts = [
+    sections = [
         f"---\n{_front_matter(run, scores)}---",
         f"# {_code(run.problem.name)}, {_code(run.output_dir.name)}",
         _introduction(run, config),
@@ -162,30 +162,30 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
         _block("sh", shlex.join(words)),
     ]
     for title, each in facts.items():
-        parts += [f"## {title}", _block("json", json.dumps(each, indent=2))]
-    return "\n\n".join(parts) + "\n"
+        sections += [f"## {title}", _block("json", json.dumps(each, indent=2))]
+    return "\n\n".join(sections) + "\n"
 
 
 def scores_of(
     run: Run, weights: Checkpoint | None = None
 ) -> list[dict[str, Any]]:
-    """Return the scores of a checkpoint, or the best ones of the whole run.
+    """Return the scores of a checkpoint, or the best scores of the run.
 
     The dev scores of training (greedy search) come first, then each distinct
-    report of `t2t-lite-evaluator`. Those of a run have a key `weights`.
+    report of `t2t-lite-evaluator`. Scores of a run have a key `weights`.
     """
-    metric, best = run.problem.metric, run.reached.best or {"step": None}
+    metric, best = run.problem.metric, run.progress.best or {"step": None}
     found: list[dict[str, Any]] = []
     for record in read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
-        chosen = step == best["step"]
-        if name not in (None, checkpoints.EMA):  # an average, made at the end
-            chosen = True
+        selected = step == best["step"]
+        if name not in (None, checkpoints.EMA):  # a checkpoint average
+            selected = True
         elif not weights:
             name = f"{name} at step {step}" if name else f"step {step}"
         if weights:
-            chosen = (step, name) == (weights.step, weights.weights)
-        if chosen:
+            selected = (step, name) == (weights.step, weights.weights)
+        if selected:
             score = {"metric": metric, "score": record.get(f"dev_{metric}")}
             found.append(
                 {"weights": name, "split": "dev", "beam_size": 1, **score}
@@ -199,7 +199,7 @@ def scores_of(
     for score in found:
         if weights:
             del score["weights"]
-        # Anybody may write into a run's folder.
+        # Users may have edited the records.
         texts = (score.get("metric"), score.get("split"))
         is_score = isinstance(score.get("score"), int | float)
         if is_score and all(isinstance(text, str) for text in texts):
@@ -208,7 +208,7 @@ def scores_of(
 
 
 def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
-    """Return the YAML that the Hub reads, with its names of fields."""
+    """Return the YAML metadata with the field names of the Hub."""
     languages = _languages(run)
     task = "translation" if languages else "text2text-generation"
     name = run.problem.name
@@ -246,22 +246,22 @@ def _languages(run: Run) -> list[str]:
 
 def _introduction(run: Run, config: Mapping[str, Any]) -> str:
     sides = " to ".join(map(_code, _languages(run)))
-    reached, cost = run.reached, config.get("training_cost") or {}
-    ended = f"Training ended after {reached.step:,} updates."
-    if cost.get("step") != reached.step:
+    progress, cost = run.progress, config.get("training_cost") or {}
+    status = f"Training ended after {progress.step:,} updates."
+    if cost.get("step") != progress.step:
         steps = config.get("conditions", {}).get("train_steps", 0)
-        ended = (
-            f"Training has not ended: {reached.step:,} of {steps:,} updates "
+        status = (
+            f"Training has not ended: {progress.step:,} of {steps:,} updates "
             "are saved."
         )
-    best = reached.best_text and f"Best on dev: {reached.best_text}."
+    best = progress.best_text and f"Best on dev: {progress.best_text}."
     problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
-    return f"A Transformer trained by t2t-lite on {problem}. {ended} {best}"
+    return f"A Transformer trained by t2t-lite on {problem}. {status} {best}"
 
 
 def _score_table(scores: Sequence[Mapping[str, Any]]) -> str:
     if not scores:
-        return "None yet: `t2t-lite-evaluator` scores a split."
+        return "No scores yet; `t2t-lite-evaluator` scores a split."
     lines = ["| Score | Metric | Split | Conditions |", "|---|---|---|---|"]
     for score in scores:
         texts = (score["metric"], score["split"], _conditions(score))
@@ -277,12 +277,12 @@ def _conditions(score: Mapping[str, Any]) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a code span; no character can end it."""
+    """Return a code span, in which no character ends the span."""
     return f"`{_plain(' '.join(text.split()) or '?')}`"
 
 
 def _block(language: str, text: str) -> str:
-    """Return a fenced block; no line of the text can end it."""
+    """Return a fenced code block, in which no line ends the block."""
     lines = "\n".join(map(_plain, text.split("\n")))
     return f"```{language}\n{lines}\n```"
 

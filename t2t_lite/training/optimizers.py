@@ -1,8 +1,8 @@
-"""Optimizers whose updates can be skipped, and which weights they train.
+"""Optimizers with skippable updates, the moving average, and frozen weights.
 
-Replicas hold equal gradients, so each one updates its own copy of a variable:
-`assign` on a mirrored variable would merge the replicas first. Keras'
-optimizers synchronize replicas in a way that cannot be skipped when gradients
+All replicas have equal gradients, so each replica updates its own copy of a
+variable without the cross-replica merge of `tf.Variable.assign`. The optimizers
+of Keras synchronize the replicas in a way that cannot be skipped when gradients
 are not finite.
 """
 
@@ -14,21 +14,21 @@ import tensorflow as tf
 from t2t_lite.errors import UsageError, did_you_mean
 from t2t_lite.hparam import HParams
 
-# Groups of weights to freeze. Embeddings are the token tables and the softmax.
+# Names for weights to freeze; embeddings are the token tables and the softmax.
 GROUPS = {
     "encoder": ("encoder_*",),
     "decoder": ("decoder_*",),
     "embeddings": ("*_embedding/*", "softmax/*"),
 }
-# Adafactor's constants, algorithms 4 and 5 of its paper.
-_DECAY = -0.8  # of the mean of squares: beta2 = 1 - update ** -0.8
-_LEAST_SQUARE = 1e-30  # added to each squared gradient
-_LEAST_SCALE = 1e-3  # of a variable
-_MOST_CHANGE = 1.0  # root mean square of a change, before it is scaled
+# Constants of Adafactor, algorithms 4 and 5 of arXiv:1804.04235.
+_DECAY_EXPONENT = -0.8  # beta2 = 1 - update ** -0.8
+_EPSILON_1 = 1e-30  # added to each squared gradient
+_EPSILON_2 = 1e-3  # minimum scale of a variable
+_CLIPPING_THRESHOLD = 1.0  # maximum root mean square of an unscaled change
 
 
 def read(variable: tf.Variable) -> tf.Tensor:
-    """Return this replica's value, after all writes before this line."""
+    """Return this replica's value, after all preceding writes."""
     return tf.raw_ops.ReadVariableOp(
         resource=variable.handle, dtype=variable.dtype
     )
@@ -55,13 +55,13 @@ def _zeros(shape: tf.TensorShape) -> tf.Variable:
 
 
 class Optimizer:
-    """Updates variables by their gradients, or skips an update.
+    """An optimizer whose updates can be skipped.
 
-    Make it within the strategy's scope.
+    Create it within the strategy's scope.
 
     Attributes:
-      applied: number of updates made.
-      state: of each variable, by name.
+      applied: the number of updates that were not skipped.
+      state: the state of each variable, by name.
     """
 
     name: str
@@ -72,40 +72,41 @@ class Optimizer:
         self.applied = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def tensors(self, names: Sequence[str]) -> dict[str, tf.Variable]:
-        """Return the state for checkpoints, by the names of the variables."""
+        """Return the state for checkpoints, given the variables' names."""
         tensors = {f"{self.name}/applied": self.applied}
         for path, state in zip(names, self.state, strict=True):
-            for part, tensor in state.items():
-                tensors[f"{self.name}/{part}/{path}"] = tensor
+            for key, tensor in state.items():
+                tensors[f"{self.name}/{key}/{path}"] = tensor
         return tensors
 
     def apply(
         self,
         gradients: Sequence[tf.Tensor],
         learning_rate: tf.Tensor,
-        made: tf.Tensor | bool = True,
+        finite: tf.Tensor | bool = True,
     ) -> None:
-        """Update this replica's copy; call it in a replica context.
+        """Update this replica's variables, in a replica context.
 
-        If `made` is false, the gradients are zeros, and nothing changes.
+        If `finite` is false, gradients must be zeros, and nothing changes.
         """
         count = tf.cast(read(self.applied) + 1, tf.float32)
-        add(self.applied, tf.cast(made, tf.int64))
-        self._apply(gradients, count, tf.where(made, learning_rate, 0.0), made)
+        add(self.applied, tf.cast(finite, tf.int64))
+        rate = tf.where(finite, learning_rate, 0.0)
+        self._apply(gradients, count, rate, finite)
 
-    def _apply(self, gradients, count, learning_rate, made) -> None:
+    def _apply(self, gradients, count, learning_rate, finite) -> None:
         raise NotImplementedError
 
 
 class Adam(Optimizer):
-    """Adam (arXiv:1412.6980) by TensorFlow's one-pass kernel.
+    """Adam (arXiv:1412.6980) with TensorFlow's fused kernel.
 
-    `keras.optimizers.Adam` writes out the same formula as a dozen operations
+    `keras.optimizers.Adam` computes the same formula with a dozen operations
     per variable.
 
-    The weight decay is AdamW's (arXiv:1711.05101): before each update the
-    matrices, embeddings included, lose this share of themselves times the
-    learning rate. Biases and norms, the vectors, lose nothing.
+    The weight decay is AdamW's (arXiv:1711.05101): each update first multiplies
+    matrices, embeddings included, by 1 - learning_rate * weight_decay. Biases
+    and norms have no weight decay.
     """
 
     name = "adam"
@@ -126,18 +127,18 @@ class Adam(Optimizer):
             for v in self._variables
         ]
 
-    def _apply(self, gradients, count, learning_rate, made):
+    def _apply(self, gradients, count, learning_rate, finite):
         beta1_power = tf.pow(self._beta1, count)
         beta2_power = tf.pow(self._beta2, count)
-        beta1 = tf.where(made, self._beta1, 1.0)
-        beta2 = tf.where(made, self._beta2, 1.0)
+        beta1 = tf.where(finite, self._beta1, 1.0)
+        beta2 = tf.where(finite, self._beta2, 1.0)
         epsilon = tf.constant(self._epsilon)
         for variable, state, gradient in zip(
             self._variables, self.state, gradients, strict=True
         ):
             if self._weight_decay and len(variable.shape) > 1:
-                share = learning_rate * self._weight_decay
-                subtract(variable, share * read(variable))
+                decay = learning_rate * self._weight_decay
+                subtract(variable, decay * read(variable))
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
                 m=state["mean"].handle,
@@ -153,14 +154,13 @@ class Adam(Optimizer):
 
 
 class Adafactor(Optimizer):
-    """Adafactor (arXiv:1804.04235), without the mean of gradients.
+    """Adafactor (arXiv:1804.04235) without momentum.
 
-    The learning rate is relative: each variable changes by that share of its
-    own root mean square. A matrix keeps means of its squares by row and column.
+    The learning rate is relative to the root mean square of each variable. A
+    matrix stores the means of its squared gradients by row and by column.
 
-    `keras.optimizers.Adafactor` also keeps every square, and bounds the rate by
-    `update ** -0.5` whatever the schedule says. Below that bound the two are
-    equal.
+    `keras.optimizers.Adafactor` also stores every squared gradient, and limits
+    any schedule to `update ** -0.5`. Below this limit both give equal results.
     """
 
     name = "adafactor"
@@ -169,18 +169,19 @@ class Adafactor(Optimizer):
         super().__init__(variables)
         self.state = [_squares_of(v.shape) for v in self._variables]
 
-    def _apply(self, gradients, count, learning_rate, made):
-        beta2 = tf.where(made, 1.0 - tf.pow(count, _DECAY), 1.0)
+    def _apply(self, gradients, count, learning_rate, finite):
+        beta2 = tf.where(finite, 1.0 - tf.pow(count, _DECAY_EXPONENT), 1.0)
         for variable, squares, gradient in zip(
             self._variables, self.state, gradients, strict=True
         ):
             change = gradient * _inverse_root(
-                squares, tf.square(gradient) + _LEAST_SQUARE, beta2
+                squares, tf.square(gradient) + _EPSILON_1, beta2
             )
-            change /= tf.maximum(1.0, _root_mean_square(change) / _MOST_CHANGE)
+            norm = _root_mean_square(change)
+            change /= tf.maximum(1.0, norm / _CLIPPING_THRESHOLD)
             scale = _root_mean_square(read(variable))
-            rate = learning_rate * tf.maximum(_LEAST_SCALE, scale)
-            # Inverse roots of squares that are still zero are infinite.
+            rate = learning_rate * tf.maximum(_EPSILON_2, scale)
+            # Inverse roots of initial squares, which are zero, are infinite.
             subtract(variable, tf.math.multiply_no_nan(change, rate))
 
 
@@ -194,17 +195,17 @@ def _squares_of(shape):
 
 
 def _inverse_root(squares, new, beta2):
-    """Update the means with new squares; return 1 / root of the mean.
+    """Update the means of squares; return the inverse root of the mean.
 
-    The mean of a matrix is the product of row and column over their common
-    mean. The roots are taken before the product, which could underflow.
+    The mean of a matrix is approximated by row * column / mean(row). The roots
+    are computed first, because the product can underflow.
     """
     axes = {"square": (), "row": -1, "column": -2}
     means = {}
-    for part, kept in squares.items():
-        mean = tf.reduce_mean(new, axes[part])
-        means[part] = beta2 * read(kept) + (1.0 - beta2) * mean
-        assign(kept, means[part])
+    for key, stored in squares.items():
+        mean = tf.reduce_mean(new, axes[key])
+        means[key] = beta2 * read(stored) + (1.0 - beta2) * mean
+        assign(stored, means[key])
     if "square" in means:
         return tf.math.rsqrt(means["square"])
     row, column = means["row"], means["column"]
@@ -217,7 +218,7 @@ def _root_mean_square(tensor):
 
 
 def make_optimizer(hparams: HParams, variables: list[tf.Variable]) -> Optimizer:
-    """Return the optimizer that the hparams name."""
+    """Return the optimizer named by the hparam `optimizer`."""
     if hparams.optimizer == "adafactor":
         return Adafactor(variables)
     return Adam(
@@ -225,52 +226,52 @@ def make_optimizer(hparams: HParams, variables: list[tf.Variable]) -> Optimizer:
         hparams.adam_beta1,
         hparams.adam_beta2,
         hparams.adam_epsilon,
-        hparams.weight_decay,  # 0 without AdamW, see the rules of hparams
+        hparams.weight_decay,  # HParams requires 0 for adam
     )
 
 
 class MovingAverage:
     """An exponential moving average of variables, in `averages`.
 
-    It begins as they are. After update n it keeps min(decay, (1 + n) / (10 +
-    n)) of itself, so that early weights are soon forgotten; that is the warm-up
-    of `tf.train.ExponentialMovingAverage`. Make it within the strategy's scope.
+    The decay after update n is min(decay, (1 + n) / (10 + n)), the warm-up of
+    `tf.train.ExponentialMovingAverage`, so that initial weights have little
+    effect. Create it within the strategy's scope.
     """
 
     def __init__(self, variables: Iterable[tf.Variable], decay: float):
         self._variables = list(variables)
         self._decay = decay
         self.averages = [_zeros(v.shape) for v in self._variables]
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
-        """Set it to the variables, outside of replicas."""
+    def reset(self) -> None:
+        """Set the averages to the variables, outside a replica context."""
         for variable, average in zip(
             self._variables, self.averages, strict=True
         ):
             average.assign(variable)
 
     def update(
-        self, applied: tf.Variable, made: tf.Tensor | bool = True
+        self, applied: tf.Variable, finite: tf.Tensor | bool = True
     ) -> None:
-        """Include the variables, unless `made` is false, in a replica."""
+        """Update the averages in a replica context, if `finite`."""
         n = tf.cast(read(applied), tf.float32)
-        taken = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
-        taken = tf.where(made, taken, 0.0)
+        weight = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
+        weight = tf.where(finite, weight, 0.0)
         for variable, average in zip(
             self._variables, self.averages, strict=True
         ):
-            subtract(average, taken * (read(average) - read(variable)))
+            subtract(average, weight * (read(average) - read(variable)))
 
 
 def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
-    """Return the paths of weights that match a pattern.
+    """Return the paths of the weights that match a pattern.
 
-    A path is "transformer/encoder_layer_0/...". A pattern is a word of `GROUPS`
-    or a glob on the part after the model's name; "*" also stands for "/".
+    A path is "transformer/encoder_layer_0/...". A pattern is a key of `GROUPS`,
+    or a glob on the path after the model's name; "*" also matches "/".
 
     Raises:
-      UsageError: a pattern matches nothing, or nothing is left to train.
+      UsageError: a pattern matches no weight, or the patterns match all.
     """
     names = {path.partition("/")[2]: path for path in paths}
     frozen: set[str] = set()
@@ -278,10 +279,10 @@ def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
         globs = GROUPS.get(pattern, (pattern,))
         found = {n for glob in globs for n in fnmatch.filter(names, glob)}
         if not found:
-            parts = {name.partition("/")[0] + "/*" for name in names}
-            known = [*GROUPS, *sorted(parts), *names]
+            layers = {name.partition("/")[0] + "/*" for name in names}
+            known = [*GROUPS, *sorted(layers), *names]
             raise UsageError(
-                f"freeze: {pattern!r} matches no weight; it is one of "
+                f"freeze: {pattern!r} matches no weight; use "
                 f"{', '.join(GROUPS)}, or a pattern such as "
                 f"encoder_layer_0/*.{did_you_mean(pattern, known)}"
             )

@@ -1,7 +1,7 @@
-"""`TrainingOptions`: every option of training, declared once.
+"""`TrainingOptions`: the declaration of every training option.
 
-The declaration makes the trainer's flags, the keywords of `t2t_lite.train` and
-their documentation.
+The trainer's flags, the keywords of `t2t_lite.train` and their documentation
+are generated from this dataclass.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from t2t_lite.validators import (
     validate,
 )
 
-# The default folders of data and runs.
+# Default folders of data and runs.
 DATA_DIR = "~/t2t-lite/data"
 RUNS_DIR = "~/t2t-lite/runs"
 
@@ -47,105 +47,105 @@ _Options = Annotated[
     Mapping[str, Any],
     Validator("key=value,...", _parse_options, "KEY=VALUE,..."),
 ]
-_Place = Annotated[str, Validator("a folder or package", os.fspath, "DIR")]
+_CodePath = Annotated[str, Validator("a folder or package", os.fspath, "DIR")]
 
-_data = functools.partial(setting, group="folders and data")
-_start = functools.partial(setting, group="the start of a new run")
-_loop = functools.partial(setting, group="training")
-_checkpoints = functools.partial(setting, group="checkpoints")
-_devices = functools.partial(setting, group="devices")
-_machines = functools.partial(setting, group="several machines")
+_data = functools.partial(setting, group="Data")
+_training = functools.partial(setting, group="Training")
+_evaluation = functools.partial(setting, group="Evaluation")
+_checkpoints = functools.partial(setting, group="Checkpoints")
+_devices = functools.partial(setting, group="Devices")
+_distributed = functools.partial(setting, group="Distributed training")
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOptions:
-    """The options of training; each is a keyword and a flag.
+    """Training options; each one is a keyword and a flag.
 
     Raises:
-      UsageError: a value breaks its rule, or two conflict.
+      UsageError: a value is not valid, or two options conflict.
     """
 
-    hparams_override: _KeyValues = setting(
-        "", "values that replace those of the set"
-    )
+    hparams_override: _KeyValues = setting("", "hparams that replace the set's")
     problem_options: _Options | None = _data(
         None,
-        "options of the problem, see t2t-lite-registry NAME; the data and the "
-        "run remember them",
+        "options of the problem, listed by t2t-lite-registry NAME; stored with "
+        "the data and the run",
     )
-    usr_dir: _Place | None = _data(
-        None, "a folder or package with your own problems and hparams sets"
+    usr_dir: _CodePath | None = _data(
+        None, "folder or package with your own problems and hparams sets"
     )
     data_dir: _Folder | None = _data(
         None,
-        f"the TFRecord shards and the vocabulary (default: {DATA_DIR}, or the "
-        "data of the run)",
+        "folder of the TFRecord shards and the vocabulary (default: "
+        f"{DATA_DIR}, or the data of the run)",
     )
     raw_dir: _Folder | None = _data(
-        None, "a folder that holds the corpus files (default: download them)"
+        None, "folder of the corpus files (default: download them)"
     )
-    tfds_dir: _Folder | None = _data(None, "a TensorFlow Datasets data folder")
-    init_from: _Folder | None = _start(
+    tfds_dir: _Folder | None = _data(None, "TensorFlow Datasets data folder")
+    init_from: _Folder | None = _training(
         None,
-        "a run, or a checkpoint of one, whose weights a new run takes; its "
-        "sizes and its vocabulary must be the same",
+        "run, or checkpoint of a run, with the initial weights of a new run; "
+        "requires the same model sizes and vocabulary",
         "RUN",
     )
-    freeze: Annotated[tuple[str, ...], texts] = _start(
+    freeze: Annotated[tuple[str, ...], texts] = _training(
         (),
-        "weights that do not train: encoder, decoder, embeddings, or patterns "
-        "such as encoder_layer_0/*",
+        "weights to freeze: encoder, decoder, embeddings, or patterns such as "
+        "encoder_layer_0/*",
         "PATTERN,...",
     )
-    train_steps: _Count | None = _loop(
+    train_steps: _Count | None = _training(
         None, "optimizer updates in total (default: the set's)"
     )
-    eval_steps_every: _Count = _loop(
+    eval_steps_every: _Count = _evaluation(
         1000, "updates between evaluations on the dev split"
     )
-    max_minutes: _Minutes | None = _loop(
+    max_minutes: _Minutes | None = _training(
         None,
-        "minutes of the process, before which it saves and exits with 75 "
-        "(default: no limit)",
+        "time limit of the process in minutes; it saves in time and exits with "
+        "75 (default: no limit)",
     )
-    hang_timeout_minutes: _Minutes = _loop(
+    hang_timeout_minutes: _Minutes = _training(
         30,
-        "minutes without an update until the stacks of all threads go to "
-        "stderr; 0: never",
+        "minutes without an update until the watchdog writes the stacks of all "
+        "threads to stderr; 0: never",
     )
-    log_steps: _Count = _loop(100, "updates between records of metrics.jsonl")
-    early_stopping_patience: _Count | None = _loop(
+    log_steps: _Count = _training(
+        100, "updates between records of metrics.jsonl"
+    )
+    early_stopping_patience: _Count | None = _evaluation(
         None,
-        "evaluations without a better best_metric until training ends "
-        "(default: never)",
+        "evaluations without a better best_metric until training stops "
+        "(default: no early stopping)",
     )
-    deterministic: bool = _loop(
-        False, "the same result, bit for bit, each time; slower"
+    deterministic: bool = _training(
+        False, "bit-for-bit reproducible results; slower"
     )
-    check_numerics: bool = _loop(
+    check_numerics: bool = _training(
         False,
         "fail at the operation that produces the first NaN or Inf; slower",
     )
-    seed: Annotated[int, integer(0, 2**63 - 1)] = _loop(
-        1, "seed of everything random; the same seed gives the same result"
+    seed: Annotated[int, integer(0, 2**63 - 1)] = _training(
+        1, "seed of all random numbers"
     )
     save_minutes: _Minutes = _checkpoints(10, "minutes between checkpoints")
     save_steps: _Count | None = _checkpoints(
         None, "updates between checkpoints, instead of minutes"
     )
     keep_checkpoints: _Count = _checkpoints(
-        20, "newest checkpoints to keep, besides the best"
+        20, "newest checkpoints to keep, in addition to the best"
     )
     keep_best: _Count = _checkpoints(1, "best checkpoints to keep", "K")
-    best_metric: str = _checkpoints(
+    best_metric: str = _evaluation(
         "auto",
         "metric of the best checkpoint: loss, the problem's metric (bleu, f1), "
-        "or auto: the loss on dev until the score reaches 1, then the score",
+        "or auto: the dev loss until the score reaches 1, then the score",
         "NAME",
     )
     gradient_checkpointing: bool = _devices(
         False,
-        "recompute activations within layers in the backward pass: less "
+        "recompute the activations of a layer in the backward pass: less "
         "memory, more time, the same result",
     )
     replicas: _Count | None = _devices(
@@ -154,25 +154,25 @@ class TrainingOptions:
     )
     sustained_tflops: Annotated[float, real(above=0)] | None = _devices(
         None,
-        "sustained TFLOP/s of one device, for a training cost as in the "
+        "sustained TFLOP/s of one device, for the training cost as in the "
         "paper's table 2 (default: the paper's, on a K80, K40, M40 or P100)",
     )
-    workers: str | None = _machines(
+    workers: str | None = _distributed(
         None,
-        "the processes that train together, the same list on all; the first "
-        "is the chief (default: TF_CONFIG or SLURM's variables)",
+        "addresses of all worker processes, the chief first; the same list on "
+        "each worker (default: TF_CONFIG or SLURM's variables)",
         "HOST:PORT,...",
     )
-    worker: Annotated[int, integer(0)] | None = _machines(
+    worker: Annotated[int, integer(0)] | None = _distributed(
         None, "index of this process among the workers, from 0"
     )
-    cluster_timeout: Annotated[float, real(at_least=1)] = _machines(
+    cluster_timeout: Annotated[float, real(at_least=1)] = _distributed(
         600, "seconds to wait for the other workers to start"
     )
     dry_run: bool = _devices(
         False,
-        "only check flags, data and model, and measure one pass over the "
-        "largest batch; save nothing",
+        "check flags, data and model, measure one pass over the largest batch, "
+        "and save nothing",
     )
     verbose: bool = setting(False, "show TensorFlow's messages")
 

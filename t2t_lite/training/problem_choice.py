@@ -1,7 +1,7 @@
-"""The problem of a command: from what is given and what was kept.
+"""The problem of a command, from its arguments, the run and the data.
 
-Data keeps the options of its problem in its manifest and a run keeps them in
-its config, so that a later command need not be given them again.
+The manifest of the data and the config of a run store the options of the
+problem, so later commands need no options.
 """
 
 import dataclasses
@@ -28,15 +28,14 @@ def choose_problem(
 ) -> tuple[Problem, pathlib.Path]:
     """Return the problem with its options, and the folder of its data.
 
-    Given options win, unless they are only the `name` of own text. Otherwise
-    the options are those of the run, else those of the data in `data_dir`.
-
-    Without a `problem` it is that of the run in `output_dir`, which has that
-    `config`; without `data_dir` the folder of its data, or the default.
+    Without a `problem` the run in `output_dir`, with that `config`, has it.
+    Without `given` options, except the `name` of text files, the options come
+    from the run, else from the data. Without a `data_dir` the folder is the
+    folder of the run's data, else the default.
 
     Raises:
-      UsageError: no such problem or option; or, of own text, no files are given
-        and none or several are kept.
+      UsageError: the problem or an option is unknown; or text files are neither
+        given nor found in `data_dir`, or several are found.
       T2TLiteError: a manifest or an option in the config is damaged.
     """
     task: Any = problem
@@ -46,57 +45,59 @@ def choose_problem(
         task = registry.problem(problem)
     if task.base_name not in registry.problem_names():
         raise UsageError(
-            "A run finds its problem by name: put @register_problem before "
+            "A run requires a registered problem: put @register_problem before "
             f"{type(task).__name__}."
         )
     given = {**task.options, **given}
-    place = data_dir or folder(DATA_DIR)
+    search_dir = data_dir or folder(DATA_DIR)
     name = given.get("name") if isinstance(task, TextFiles) else None
     if name in set(registry.problem_names()) - {task.base_name}:
         raise UsageError(
-            f"`name` must not be that of another problem; got {name!r}."
+            f"`name` must not be the name of another problem; got {name!r}."
         )
     if given.keys() - ({"name"} if name else ()):
-        return task.with_options(given), place
-    # An imported run may not know its data.
+        return task.with_options(given), search_dir
+    # An imported run without data has no fingerprint.
     if output_dir and config and config["data"]["fingerprint"]:
-        kept = problem_options(config).get("name", task.base_name)
+        run_name = problem_options(config).get("name", task.base_name)
         trained = config["problem"].removesuffix(registry.REVERSED_SUFFIX)
-        if trained == type(task).name and name in (None, kept):
+        if trained == type(task).name and name in (None, run_name):
             task = _with_options_of_run(task, output_dir, config)
-            there = data_dir or _find_data(task, place, output_dir, config)
-            return task, there
+            if not data_dir:
+                data_dir = _find_data(task, search_dir, output_dir, config)
+            return task, data_dir
     if isinstance(task, TextFiles):
-        task = _data_of_text(task, name, place)
+        task = _find_text_files(task, name, search_dir)
+    options = {}
     has_options = dataclasses.fields(task.options_type)
-    if has_options and Manifest.path(place, task).exists():
-        return task.with_options(Manifest.load(place, task).options), place
-    return task.with_options({}), place
+    if has_options and Manifest.path(search_dir, task).exists():
+        options = Manifest.load(search_dir, task).options
+    return task.with_options(options), search_dir
 
 
 def _with_options_of_run(problem, output_dir, config):
     try:
         return problem.with_options(problem_options(config))
     except UsageError as error:
-        place = f"{output_dir / CONFIG}: problem_options"
-        raise T2TLiteError(f"{place}: {error}") from error
+        key = f"{output_dir / CONFIG}: problem_options"
+        raise T2TLiteError(f"{key}: {error}") from error
 
 
 def _find_data(problem, default_dir, output_dir, config):
-    """Return the folder that has the data of a run; make it nowhere else."""
+    """Return the folder with the data of a run, which must exist."""
     run_data_dir = pathlib.Path(config["data"]["dir"])
-    for place in (run_data_dir, default_dir):
-        if Manifest.path(place, problem).exists():
-            return place
+    for path in (run_data_dir, default_dir):
+        if Manifest.path(path, problem).exists():
+            return path
     raise T2TLiteError(
-        f"{output_dir} was trained on data in {run_data_dir}, which holds no "
-        f"data of {problem.base_name} now: put it back, or say with `data_dir` "
-        f"where it is. `data_dir={run_data_dir}` makes it there again."
+        f"{output_dir} was trained on data in {run_data_dir}, which has no "
+        f"data of {problem.base_name} now: restore the data, or set `data_dir` "
+        f"to its folder. `data_dir={run_data_dir}` generates the data again."
     )
 
 
-def _data_of_text(problem, name, data_dir):
-    """Return the own text whose data is in the folder."""
+def _find_text_files(problem, name, data_dir):
+    """Return the text-files problem whose data is in the folder."""
     names = find_data(data_dir, problem)
     default = name or problem.base_name
     if len(names) == 1 and not name:
@@ -105,15 +106,15 @@ def _data_of_text(problem, name, data_dir):
         return problem.with_options({"name": default})
     if names and not name:
         raise UsageError(
-            f"{data_dir} holds the data of {', '.join(names)}: name one with "
-            "`name`, or give the files of another."
+            f"{data_dir} has the data of {', '.join(names)}: select one with "
+            "`name`, or give other files."
         )
-    way = import_hint(data_dir, default) or (
+    fix = import_hint(data_dir, default) or (
         "give its files with `source` and `target`, or `pairs`, to "
-        "t2t-lite-datagen or t2t-lite-trainer, or name another `data_dir`."
+        "t2t-lite-datagen or t2t-lite-trainer, or choose another `data_dir`."
         f"{did_you_mean(default, names)}"
     )
-    raise UsageError(f"{data_dir} holds no data of {default}: {way}")
+    raise UsageError(f"{data_dir} has no data of {default}: {fix}")
 
 
 def problem_of_run(
@@ -125,19 +126,19 @@ def problem_of_run(
 ) -> Problem:
     """Return the problem that a run was trained on.
 
-    Of a user's code only `usr_dir`, a folder or package, is imported, never the
-    one that the config names. `to_decode` requires no code, if the config says
-    that decoding needs only the vocabulary.
+    Only `usr_dir`, a folder or package, is imported, and never the folder named
+    in the config, which may not be trusted. `to_decode` accepts an unknown
+    problem if the config records that decoding works without its code.
 
     Raises:
-      UsageError: the problem is defined in a `usr_dir`, which is not given.
-      T2TLiteError: the problem is unknown or has no such options.
+      UsageError: the problem requires a `usr_dir`.
+      T2TLiteError: the problem or one of its options is unknown.
     """
     plugins.load_plugins(usr_dir)
     base_name = config["problem"].removesuffix(registry.REVERSED_SUFFIX)
     is_known = usr_dir or base_name in registry.problem_names()
     if to_decode and config.get("decodes_alone") and not is_known:
-        return _Recorded(config)
+        return _RecordedProblem(config)
     problem = _registered(config, output_dir, usr_dir)
     return _with_options_of_run(problem, output_dir, config)
 
@@ -150,16 +151,16 @@ def _registered(config, output_dir, usr_dir=None):
     except UsageError as error:
         if config["usr_dir"] and not usr_dir:
             raise UsageError(
-                f"{output_dir / CONFIG}: the problem {name} is defined in "
-                f"{config['usr_dir']}: if you trust this code, add "
-                f"`usr_dir={config['usr_dir']}`, or its new place."
+                f"{output_dir / CONFIG}: the problem {name} requires the code "
+                f"in {config['usr_dir']}. If you trust the code, add "
+                f"`usr_dir={config['usr_dir']}`, or its new path."
             ) from error
-        place = f"{output_dir / CONFIG}: problem"
-        raise T2TLiteError(f"{place}: {error}") from error
+        key = f"{output_dir / CONFIG}: problem"
+        raise T2TLiteError(f"{key}: {error}") from error
 
 
-class _Recorded(Problem):
-    """The problem of a run as its config records it: enough to decode."""
+class _RecordedProblem(Problem):
+    """A problem without code, restored from a config for decoding."""
 
     def __init__(self, config: Mapping[str, Any]):
         self.name = config["problem"]

@@ -1,9 +1,9 @@
-"""A run: one folder that describes itself.
+"""A training run: a self-contained folder.
 
 ```
-OUTPUT_DIR/config.json        problem, hparams in full, seed, versions, data
+OUTPUT_DIR/config.json        problem, all hparams, seed, versions, data
            *.vocab.*          copies of the vocabulary
-           checkpoints/       see `checkpoint`
+           checkpoints/       see `checkpoints`
            metrics.jsonl, tensorboard/
 ```
 """
@@ -40,10 +40,10 @@ from t2t_lite.training.problem_choice import problem_of_run
 
 
 class RunData:
-    """Shards in `folder` as batches and as text, as a run's config says.
+    """The data of a run: shards in `folder`, read as batches or as text.
 
-    The data of an imported run has no fingerprint: any with its vocabulary
-    fits.
+    An imported run accepts any data with its vocabulary, because its config
+    has no data fingerprint.
     """
 
     def __init__(
@@ -72,22 +72,22 @@ class RunData:
         """The manifest in the folder.
 
         Raises:
-          T2TLiteError: it is missing, or the data was made again since the run
-            was created.
+          T2TLiteError: the manifest is missing, or differs from the manifest
+            that the run was created with.
         """
         fingerprint, problem = self._config["fingerprint"], self._problem
         if not fingerprint and self.folder == pathlib.Path():
             raise T2TLiteError(
-                "The run was imported without data: say with `data_dir` where "
-                f"data of {problem.base_name} is."
+                "The run was imported without data: set `data_dir` to a folder "
+                f"with data of {problem.base_name}."
             )
         if fingerprint and not Manifest.path(self.folder, problem).exists():
             seed = self._config.get("seed")
             command = generate_command(problem, self.folder, seed)
             raise T2TLiteError(
-                f"{self.folder} holds no data of {problem.base_name}, which "
-                "the run was trained on: put it back, or say with `data_dir` "
-                f"where it is. If it is lost, {command} makes the same again."
+                f"{self.folder} has no data of {problem.base_name}: restore "
+                "the data of the run, or set `data_dir` to its folder. If the "
+                f"data is lost, {command} generates it again."
             )
         manifest = Manifest.load(self.folder, problem)
         files = {file["sha256"] for file in manifest.vocabulary.values()}
@@ -95,14 +95,13 @@ class RunData:
         if (manifest.digest != fingerprint) if fingerprint else not same:
             raise T2TLiteError(
                 f"The data in {self.folder} has changed since the run was "
-                "created, or has another vocabulary: name the folder of its "
-                "data with `data_dir`, or train a new run in another "
-                "`output_dir`."
+                "created, or has another vocabulary: set `data_dir` to the "
+                "run's data, or train a new run in another `output_dir`."
             )
         return manifest
 
     def check(self) -> pipeline.PaddingReport:
-        """Compare every shard with its checksum; return the share of padding.
+        """Verify the checksum of every shard and return padding statistics.
 
         Raises:
           T2TLiteError: a shard is missing or damaged, or no pair is usable.
@@ -119,7 +118,7 @@ class RunData:
     def training_batches(
         self, position: Sequence[int] = (0, 0, 0)
     ) -> Iterator[dict[str, Any]]:
-        """Yield micro-batches without end, from a position; see `pipeline`."""
+        """Yield micro-batches forever, from a `pipeline.Position`."""
         dataset = pipeline.training_batches(
             self.folder,
             self._problem,
@@ -131,10 +130,10 @@ class RunData:
         return self._with_shard_errors(dataset, "train")
 
     def batches(self, split: str) -> Iterator[dict[str, Any]]:
-        """Yield each example of a split that is not too long, in batches."""
+        """Yield the examples of a split within `max_length`, in batches."""
         if split not in self._eval_batches:
-            # Kept: TensorFlow never forgets the Python functions of a dataset,
-            # and a long training evaluates many times.
+            # Cached, because TensorFlow never frees the Python functions of a
+            # dataset, and a long training run evaluates many times.
             self._eval_batches[split] = pipeline.eval_batches(
                 self.folder, self._problem, self.manifest, split, **self._sizes
             )
@@ -143,7 +142,7 @@ class RunData:
     def texts(
         self, split: str, lines: int | None = None
     ) -> tuple[list[str], list[str]]:
-        """Return the first sources and references of a split, or all."""
+        """Return sources and references of a split, at most `lines` pairs."""
         pairs = pipeline.read_pairs(
             self.folder, self._problem, self.manifest, split
         )
@@ -155,9 +154,10 @@ class RunData:
         )
 
     def attended_lengths(self) -> tuple[float, float]:
-        """Return the positions that attention covers, of source and target.
+        """Return the attention lengths of source and target, in positions.
 
-        They are those of a packed row, or of the mean sentences of train.
+        The length is the length of a packed row, or without packing the mean
+        length of the sentences of train.
         """
         if self._order["packing"]:
             width = min(self._sizes.values())
@@ -171,28 +171,28 @@ class RunData:
     def _with_shard_errors(
         self, dataset: Iterable[Any], split: str
     ) -> Iterator[Any]:
-        """Yield from a dataset; an error names the damaged shard."""
+        """Yield the items of a dataset; a read error names the shard."""
         with pipeline.read_errors(
             self.folder, self._problem, self.manifest, split
         ):
             yield from dataset
 
 
-class Reached(NamedTuple):
+class RunProgress(NamedTuple):
     """The progress of a run."""
 
-    step: int  # of the newest checkpoint, 0 without one
-    best: dict[str, Any] | None  # `step`, `metric` and `value` of the best
-    average: pathlib.Path | None  # of the newest checkpoints, or the moving one
-    cost: dict[str, Any] | None  # of training, see `costs.training_cost`
+    step: int  # of the newest checkpoint; 0 without a checkpoint
+    best: dict[str, Any] | None  # `step`, `metric` and `value`
+    average: pathlib.Path | None  # checkpoint average or moving average
+    cost: dict[str, Any] | None  # see `flops.training_cost`
 
     @property
     def best_text(self) -> str:
-        """The best checkpoint in words, such as "dev_bleu 26.3 at step 900"."""
+        """A description of the best checkpoint: "dev_bleu 26.3 at step 900"."""
         if not self.best:
             return ""
         step, metric, value = (
-            self.best[k] for k in ("step", "metric", "value")
+            self.best[key] for key in ("step", "metric", "value")
         )
         if metric.startswith("negative_"):
             metric, value = metric.removeprefix("negative_"), -value
@@ -203,12 +203,12 @@ class Run:
     """The folder of a training run, with its model and its data.
 
     Attributes:
-      output_dir: its folder.
+      output_dir: the folder of the run.
       config: the content of `config.json`.
-      problem: the task that it learns.
-      encoders: of `inputs` and `targets`, from the run's own copies.
-      hparams: resolved in full.
-      seed: of everything random.
+      problem: the problem that the run trains on.
+      encoders: the encoders of `inputs` and `targets`.
+      hparams: the hyperparameters.
+      seed: of all random numbers.
     """
 
     def __init__(
@@ -240,15 +240,15 @@ class Run:
         facts: Mapping[str, Any] | None = None,
         dry_run: bool = False,
     ) -> Self:
-        """Make a new run, or return the one that is there if it is the same.
+        """Create a run, or return the equal run in the folder.
 
-        The folder `data_dir` has the shards of the `manifest`, and the
-        vocabulary. `config.json` also gets the `facts`, see
-        `initial.facts_of_start`. A `dry_run` checks all, but writes nothing.
+        The folder `data_dir` has the vocabulary and the shards of `manifest`.
+        `facts` are more keys of `config.json`, see `warm_start.facts_of_start`.
+        A `dry_run` checks everything and writes nothing.
 
         Raises:
-          UsageError: one embedding is to be shared by two vocabularies.
-          T2TLiteError: the folder holds a run of another problem, other sizes,
+          UsageError: a shared embedding conflicts with two vocabularies.
+          T2TLiteError: the folder has a run with another problem, other sizes,
             other data or another vocabulary, or cannot be written.
         """
         require_fitting_vocabularies(problem, hparams)
@@ -264,13 +264,13 @@ class Run:
             problem, hparams, seed, data, encoders, usr_dir, hparams_set
         ) | dict(facts or {})
         if (output_dir / CONFIG).exists():
-            there = read_config(output_dir)
-            require_same(output_dir, there, config)
-            config = {**there, **config}  # what was recorded stays
+            existing = read_config(output_dir)
+            require_same(output_dir, existing, config)
+            config = {**existing, **config}  # keeps recorded values
         elif any((output_dir / checkpoints.FOLDER).glob("*")):
             raise T2TLiteError(
-                f"{output_dir} holds checkpoints but no {CONFIG}, which would "
-                "say what they were trained on. Choose another `output_dir`."
+                f"{output_dir} holds checkpoints but no {CONFIG}. Restore the "
+                "file, or choose another `output_dir`."
             )
         if dry_run:
             return cls(output_dir, config, problem, encoders)
@@ -296,27 +296,27 @@ class Run:
         *,
         to_decode: bool = False,
     ) -> Self:
-        """Open the run in a folder, which requires nothing but that folder.
+        """Open the run in a folder, without its data.
 
         For `usr_dir` and `to_decode` see `problem_choice.problem_of_run`.
 
         Raises:
-          UsageError: the problem is defined in a `usr_dir`, which is not given.
-          T2TLiteError: there is no run, or a part of it is damaged.
+          UsageError: the problem requires a `usr_dir`.
+          T2TLiteError: the run is missing or damaged.
         """
         output_dir = pathlib.Path(output_dir).absolute()
         config = read_config(output_dir)
         problem = problem_of_run(
             output_dir, config, usr_dir, to_decode=to_decode
         )
-        with contextlib.suppress(T2TLiteError):  # which advises to make others
+        with contextlib.suppress(T2TLiteError):  # the error below is better
             encoders = problem.load_encoders(output_dir)
             if vocabulary_hashes(problem, encoders) == config["vocabulary"]:
                 return cls(output_dir, config, problem, encoders)
         raise T2TLiteError(
-            f"The vocabulary in {output_dir} is gone, or is not the one the "
-            f"run was trained with: copy {' and '.join(config['vocabulary'])} "
-            f"from {config['data']['dir']} again, or from a copy of the run."
+            f"The vocabulary in {output_dir} is missing or has changed: copy "
+            f"{' and '.join(config['vocabulary'])} from "
+            f"{config['data']['dir']}, or from a backup of the run."
         )
 
     @property
@@ -326,7 +326,7 @@ class Run:
 
     @functools.cached_property
     def data(self) -> RunData:
-        """The data that the run was created with, in its folder of then."""
+        """The data that the run was created with."""
         return RunData(self.config, self.problem, self.encoders)
 
     @property
@@ -338,12 +338,12 @@ class Run:
         return self.hparams.vocab_sizes(*sizes)
 
     @property
-    def reached(self) -> Reached:
+    def progress(self) -> RunProgress:
         """The progress of training, read from the folder."""
         folder = self.checkpoints_dir
         saved = checkpoints.list_checkpoints(folder)
         decoded = saved and checkpoints.resolve(folder, "default")
-        return Reached(
+        return RunProgress(
             saved[-1].step if saved else 0,
             next(iter(checkpoints.read_marks(folder)), None),
             decoded.path if decoded and decoded.weights else None,
@@ -354,11 +354,11 @@ class Run:
         return str(self.output_dir)
 
     def __repr__(self) -> str:
-        name, step = self.problem.name, self.reached.step
+        name, step = self.problem.name, self.progress.step
         return f"Run({str(self.output_dir)!r}, problem={name!r}, step={step})"
 
     def model(self) -> Transformer:
-        """Return the run's model, built, with fresh weights."""
+        """Return the run's model with newly initialized weights."""
         sizes = [
             self.encoders[side].vocab_size for side in ("inputs", "targets")
         ]
@@ -367,12 +367,10 @@ class Run:
     def load_model(
         self, which: str | int = "default"
     ) -> tuple[Transformer, checkpoints.Checkpoint]:
-        """Return the model with the weights of a checkpoint, and the latter.
-
-        For its name see `checkpoints.resolve`.
+        """Return the model with the weights of a checkpoint, see `resolve`.
 
         Raises:
-          T2TLiteError: it is missing, damaged or another model's.
+          T2TLiteError: the checkpoint is missing, damaged or of another model.
         """
         found = checkpoints.resolve(self.checkpoints_dir, which)
         with skip_init():
@@ -385,11 +383,11 @@ class Run:
     ) -> list[tuple["Run", checkpoints.Checkpoint]]:
         """Return the models of an ensemble, each as a run and a checkpoint.
 
-        The first is `which` of the own checkpoints, see `checkpoints.resolve`.
-        The others are folders of runs, or other checkpoints of this one.
+        The first model is the checkpoint `which` of this run. The `members` are
+        folders of other runs, or names of other checkpoints.
 
         Raises:
-          UsageError: another run has another vocabulary.
+          UsageError: the vocabularies of the runs differ.
           T2TLiteError: a run or a checkpoint is missing or damaged.
         """
         found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
@@ -399,8 +397,9 @@ class Run:
                 run, chosen = Run.open(member, to_decode=True), "default"
             if run.config["vocabulary"] != self.config["vocabulary"]:
                 raise UsageError(
-                    "The runs of an ensemble must have one vocabulary; that of "
-                    f"{run.output_dir} is not that of {self.output_dir}."
+                    "An ensemble requires runs with the same vocabulary; "
+                    f"{run.output_dir} and {self.output_dir} have different "
+                    "vocabularies."
                 )
             found.append(
                 (run, checkpoints.resolve(run.checkpoints_dir, chosen))
@@ -410,7 +409,7 @@ class Run:
     def load_ensemble(
         self, which: str | int, members: Sequence[str]
     ) -> tuple[Transformer | Ensemble, list[checkpoints.Checkpoint]]:
-        """Return the models of `ensemble` as one, and the checkpoints."""
+        """Return the models of `ensemble` as one model, and the checkpoints."""
         found = self.ensemble(which, members)
         models = [run.load_model(str(each.path))[0] for run, each in found]
         model = Ensemble(models) if members else models[0]
@@ -421,8 +420,8 @@ class Run:
     ) -> Translator:
         """Return a `Translator` with the run's vocabulary.
 
-        With `jit` it compiles searches by XLA. The options are `SearchSettings`
-        with defaults from the run's hparams.
+        `jit` compiles searches with XLA. The options are `SearchSettings` with
+        defaults from the run's hparams.
         """
         hparams = self.hparams
         return Translator(
@@ -441,14 +440,14 @@ class Run:
             jit=jit,
         )
 
-    def record(self, **facts: Any) -> None:
-        """Add facts that fit JSON to `config.json`.
+    def update_config(self, **facts: Any) -> None:
+        """Add JSON-serializable facts to `config.json`.
 
         Raises:
-          SaveError: it cannot be written.
+          SaveError: the file cannot be written.
         """
         config = {**self.config, **facts}
         path = self.output_dir / CONFIG
-        with checkpoints.explaining_failed_writes(path):
+        with checkpoints.save_errors(path):
             files.write_json(path, config)
         self.config = config

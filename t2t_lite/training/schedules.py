@@ -1,4 +1,4 @@
-"""Learning-rate schedules: plain functions of an update's number, from 1."""
+"""Learning-rate schedules: functions of the number of an update, from 1."""
 
 import math
 
@@ -7,11 +7,11 @@ from t2t_lite.hparam import FALLING_SCHEDULES, FLAT_SCHEDULE, HParams
 
 
 def training_rate(hparams: HParams, step: int) -> float:
-    """Return the rate of an update, by all hparams that change it.
+    """Return the learning rate of an update.
 
-    `learning_rate` is a factor on the schedule of the paper, and the peak rate
-    of every other one. With a `schedule_offset` the first updates come before
-    the schedule: they have the rate 0, if it begins with a warm-up.
+    The hparam `learning_rate` is a factor for the schedule "paper", and the
+    peak rate of all other schedules. `schedule_offset` delays the schedule;
+    the rate before a warm-up is 0.
     """
     fall = cooldown(step, hparams.train_steps, hparams.cooldown)
     schedule, warmup = hparams.schedule, hparams.warmup_steps
@@ -26,23 +26,24 @@ def training_rate(hparams: HParams, step: int) -> float:
     return hparams.learning_rate * shape * fall
 
 
-def has_an_end(hparams: HParams) -> bool:
-    """Return whether the rate falls to 0 after `train_steps` updates."""
+def decays_to_zero(hparams: HParams) -> bool:
+    """Return whether the rate decays to 0 after `train_steps` updates."""
     return bool(hparams.cooldown) or hparams.schedule in FALLING_SCHEDULES
 
 
 def last_step(hparams: HParams, train_steps: int | None) -> int:
-    """Return the number of the last update; `train_steps` is None or given.
+    """Return the number of the last update, by default the hparam's.
 
     Raises:
-      UsageError: the rate has fallen to 0 by then.
+      UsageError: the rate reaches 0 before `train_steps`.
     """
     steps = train_steps or hparams.train_steps
-    if has_an_end(hparams) and steps > hparams.train_steps:
+    if decays_to_zero(hparams) and steps > hparams.train_steps:
         without = "cooldown=0" if hparams.cooldown else "schedule=inverse_sqrt"
         raise UsageError(
-            "The learning rate falls to 0 at update "
-            f"{hparams.train_steps}; got `train_steps={steps}`. Train a new "
+            "`train_steps` must be at most "
+            f"{hparams.train_steps}, where the learning rate decays to 0 "
+            f"(got {steps}). Train a new "
             f"run with `hparams_override=train_steps={steps}`, or with "
             f"{without}."
         )
@@ -54,10 +55,9 @@ def learning_rate(
 ) -> float:
     """Return the rate of an update (arXiv:1706.03762, equation 3).
 
-    It rises linearly for `warmup_steps` updates and falls with the inverse
-    square root of the update's number from there on. Others call it "noam".
-    The first update has the rate of step 1. tensor2tensor's first sets count
-    so, too; its later ones have a `schedule_offset` of 1.
+    The rate rises linearly for `warmup_steps` updates, and then decays with the
+    inverse square root of the step. tensor2tensor calls this schedule "noam";
+    its later sets have a `schedule_offset` of 1.
 
     Returns:
       factor * hidden_size ** -0.5 * min(step ** -0.5, step * warmup_steps **
@@ -70,20 +70,18 @@ def learning_rate(
 def share_of_peak(
     schedule: str, step: int, warmup_steps: int, train_steps: int
 ) -> float:
-    """Return the share of the peak rate by another schedule.
+    """Return the rate of an update as a fraction of the peak rate, 0-1.
 
-    Each but flat_inverse_sqrt rises linearly to 1 at update `warmup_steps`.
-    From there on, with p = (step - warmup_steps) / (train_steps + 1 -
-    warmup_steps):
+    The rate rises linearly to 1 at update `warmup_steps`; the warm-up of
+    flat_inverse_sqrt is constantly 1 (arXiv:1804.04235, section 9). After the
+    warm-up, with p = (step - warmup_steps) / (train_steps + 1 - warmup_steps):
 
       constant: 1.
-      inverse_sqrt: (warmup_steps / step) ** 0.5, the shape of the paper's.
-      flat_inverse_sqrt: the same, and 1 up to there (arXiv:1804.04235,
-        section 9).
+      inverse_sqrt, flat_inverse_sqrt: (warmup_steps / step) ** 0.5.
       linear: 1 - p (arXiv:1810.04805, appendix A.2).
       cosine: (1 + cos(pi * p)) / 2 (arXiv:1608.03983, equation 5, one period).
 
-    The last two would be 0 one update after `train_steps`, the last.
+    linear and cosine reach 0 at update train_steps + 1.
     """
     if step <= warmup_steps:
         return 1.0 if schedule == FLAT_SCHEDULE else step / warmup_steps
@@ -97,13 +95,13 @@ def share_of_peak(
     }[schedule]
 
 
-def cooldown(step: int, train_steps: int, share: float) -> float:
-    """Return the share of its rate that an update near the end keeps.
+def cooldown(step: int, train_steps: int, fraction: float) -> float:
+    """Return the factor of a linear cooldown (arXiv:2405.18392, section 3).
 
-    Short training runs gain from a rate that comes to rest: it falls linearly
-    over the last `share` of all updates (arXiv:2405.18392, section 3), to 1 /
-    (share * train_steps) at `train_steps`. The paper has no cooldown.
+    The factor decays linearly over the last `fraction` of the updates, to
+    1 / (fraction * train_steps) at `train_steps`. A fraction of 0 is no
+    cooldown.
     """
-    if not share:
+    if not fraction:
         return 1.0
-    return min(1.0, (train_steps + 1 - step) / (share * train_steps))
+    return min(1.0, (train_steps + 1 - step) / (fraction * train_steps))

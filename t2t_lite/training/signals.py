@@ -1,7 +1,8 @@
-"""Requests to stop or to save, the hang watchdog, and the lock of a run.
+"""Signals, the time limit, the hang watchdog, and the lock of a run.
 
-Signals and the time limit only set a flag; the loop checks it between passes
-and between the batches of an evaluation. So what stops is always whole.
+Signals only set a flag. The training loop checks the flag and the time limit
+between accumulation passes and between evaluation batches, so an update is
+either complete or not applied.
 """
 
 import collections
@@ -23,35 +24,35 @@ from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.training.options import TrainingOptions
 
 _STOP = (signal.SIGINT, signal.SIGTERM)
-# An update may take longer than the ones before it, a save than the last one.
-_RECENT_UPDATES = 100
-_SAVE_MARGIN = 1.5  # of the last save
-_EXIT_SECONDS = 5.0  # to end the process in; TensorFlow takes its time
+_RECENT_UPDATES = 100  # updates that estimate the duration of the next one
+_SAVE_MARGIN = 1.5  # estimated duration of a save / duration of the last save
+_EXIT_SECONDS = 5.0  # from the last save to the end of the process
 
 
 class StopRequested(Exception):
-    """Training has to stop; the message names the reason, such as SIGTERM."""
+    """A request to stop training, with the reason, such as SIGTERM."""
 
 
 class Decision(NamedTuple):
-    """The action after an update."""
+    """The actions after an update."""
 
     save: bool = False
     stop: str | None = None  # the reason, such as "SIGTERM"
 
 
 class Requests:
-    """Requests to stop or save: signals, the time limit, the save interval.
+    """Requests to stop or to save: signals, the time limit, the save interval.
 
-    Enter it to note signals, in the main thread. SIGINT and SIGTERM request to
-    stop, SIGUSR1 requests to save. The first SIGINT or SIGTERM restores the
-    previous handlers, so that the next one acts immediately.
+    The context manager handles signals in the main thread: SIGINT and SIGTERM
+    stop training, SIGUSR1 saves. The first SIGINT or SIGTERM restores the
+    previous handlers, so that a second signal acts immediately.
 
-    After `hang_timeout_minutes` without progress the stacks of all threads go
-    to stderr. Training continues, because a file system that hangs may recover.
+    After `hang_timeout_minutes` without progress the watchdog writes the stacks
+    of all threads to stderr. Training continues, because a file system that
+    hangs may recover.
 
-    The minutes of `max_minutes` count from the start of the process. The next
-    save is expected to take `save_seconds`, as the last one did.
+    `max_minutes` counts from the start of the process, and includes the last
+    save, estimated as `save_seconds`.
     """
 
     def __init__(self, options: TrainingOptions):
@@ -68,10 +69,10 @@ class Requests:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        # Python delivers signals to the main thread alone.
+        # Python delivers signals only to the main thread.
         if threading.current_thread() is threading.main_thread():
             self._previous = {
-                number: signal.signal(number, self._note)
+                number: signal.signal(number, self._handle)
                 for number in (*_STOP, signal.SIGUSR1)
             }
         return self
@@ -84,22 +85,22 @@ class Requests:
         for number in numbers:
             signal.signal(number, self._previous.pop(number))
 
-    def _note(self, number: int, frame: object) -> None:
+    def _handle(self, number: int, frame: object) -> None:
         del frame
         name = signal.Signals(number).name
-        then = "saving after this update, then continuing"
+        action = "saving after this update, then continuing"
         if number == signal.SIGUSR1:
             self._save_requested = True
         else:
             self._signal = name
             self._restore(*_STOP)
-            then = "saving, then stopping; again to stop immediately"
-        os.write(2, f"\n{name}: {then}.\n".encode())
+            action = "saving, then stopping; repeat to stop immediately"
+        os.write(2, f"\n{name}: {action}.\n".encode())
 
     def progress(self) -> None:
-        """Report progress, which restarts the hang watchdog."""
+        """Restart the hang watchdog."""
         if minutes := self._options.hang_timeout_minutes:
-            # A thread of C writes the stacks, also if a call holds the GIL.
+            # A C thread writes the stacks, even if a call holds the GIL.
             faulthandler.dump_traceback_later(minutes * 60, file=2)
 
     def check(self) -> None:
@@ -108,7 +109,7 @@ class Requests:
             raise StopRequested(reason)
 
     def decide(self, step: int) -> Decision:
-        """Return what to do after the update `step`."""
+        """Return the actions after the update `step`."""
         due = (
             time.monotonic() - self._saved_at >= self._options.save_minutes * 60
         )
@@ -119,7 +120,7 @@ class Requests:
         )
 
     def _stop_reason(self, needed: float) -> str | None:
-        """Return why to stop, if the next step needs so many seconds."""
+        """Return the reason to stop before `needed` seconds of work."""
         save = self.save_seconds * _SAVE_MARGIN + _EXIT_SECONDS
         if self._signal or self._ends_at - save - time.monotonic() > needed:
             return self._signal
@@ -127,14 +128,14 @@ class Requests:
 
     @contextlib.contextmanager
     def timing_update(self) -> Iterator[None]:
-        """Measure the update inside, to know if another one is in time."""
+        """Measure the update in the block, to estimate the next one."""
         start = time.monotonic()
         yield
         self._updates.append(time.monotonic() - start)
 
     @contextlib.contextmanager
     def timing_save(self) -> Iterator[None]:
-        """Measure the save inside; the next one is due an interval later."""
+        """Measure the save in the block, and restart the save interval."""
         start = time.monotonic()
         try:
             yield
@@ -145,16 +146,16 @@ class Requests:
 
 
 def process_seconds() -> float:
-    """Return the age of this process."""
+    """Return the age of this process in seconds."""
     return time.time() - psutil.Process().create_time()
 
 
 @contextlib.contextmanager
 def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
-    """Keep other trainers out of a run's folder, which is created.
+    """Lock the folder of a run, which is created, against other trainers.
 
-    Two would overwrite each other's checkpoints. The system releases the lock
-    when the process ends in any way.
+    Two trainers would overwrite each other's checkpoints. The operating system
+    releases the lock when the process ends.
     """
     lock = filelock.FileLock(output_dir / ".lock", timeout=0)
     try:
@@ -162,13 +163,13 @@ def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
         held = lock.acquire()
     except filelock.Timeout as error:
         raise T2TLiteError(
-            f"Another trainer is writing to {output_dir}; wait for it, or "
+            f"Another trainer is writing to {output_dir}. Wait for it, or "
             "choose another `output_dir`."
         ) from error
     except OSError as error:
         raise T2TLiteError(
             f"{output_dir} cannot be written: "
-            f"{format_error(error, place=False)}. Or choose another "
+            f"{format_error(error, place=False)}; or choose another "
             "`output_dir`."
         ) from error
     with held:

@@ -1,4 +1,4 @@
-"""Training: set-up, the loop of updates, evaluation, checkpoints, exit."""
+"""The training loop: updates, evaluation, checkpoints, early stopping."""
 
 import dataclasses
 import math
@@ -30,7 +30,7 @@ from t2t_lite.training.warm_start import load_initial_weights
 
 T = TypeVar("T")
 
-MOST_SKIPPED_IN_A_ROW = 10
+MAX_CONSECUTIVE_SKIPS = 10
 
 
 def train(
@@ -38,32 +38,33 @@ def train(
     options: TrainingOptions,
     strategy: tf.distribute.Strategy | None = None,
 ) -> None:
-    """Train a run to its end, from where it stopped.
+    """Train a run to its last update, from its newest checkpoint.
 
-    All workers of a strategy call this alike; the chief writes. The caller
-    keeps other trainers out of the run's folder, see `signals.run_lock`.
+    All workers of a strategy call this function; only the chief writes files.
+    The caller holds the lock of the run's folder, see `signals.run_lock`.
 
     Args:
-      run: its folder gets checkpoints, metrics and the card, its config the
-        cost.
-      options: may differ from those of the last call.
-      strategy: of the devices that train; None makes it by the options.
+      run: the run, which receives checkpoints, metrics, the model card and the
+        training cost.
+      options: training options; they may change between calls.
+      strategy: the distribution strategy; None creates it from the options.
 
     Raises:
-      Interrupted: a signal came or the time is over; everything is saved.
-      T2TLiteError: something is wrong; the message says what to do.
+      Interrupted: a signal arrived or the time limit is reached; the run is
+        saved.
+      T2TLiteError: training failed; the message contains the fix.
     """
     strategy = strategy or distribute.make_strategy(options, run.hparams)
     is_chief = distribute.workers_of(strategy)[1] == 0
     try:
         with Requests(options) as requests:
             prepare(run.seed, options.deterministic, options.check_numerics)
-            run.data.batches("dev")  # fails now, not at the first evaluation
+            run.data.batches("dev")  # raises errors before training starts
             trainer = Trainer(run, options, strategy, requests)
             trainer.restore()
             trainer.train()
         if is_chief:
-            run.record(training_cost=trainer.cost())
+            run.update_config(training_cost=trainer.cost())
     finally:
         if is_chief:
             write_card(run)
@@ -72,10 +73,10 @@ def train(
 def prepare(
     seed: int, deterministic: bool, check_numerics: bool = False
 ) -> None:
-    """Set up the process before the model is built.
+    """Set the seed and the determinism of the process, before building models.
 
-    Keras draws the seeds of initializers from Python's generator. Nothing here
-    uses TensorFlow's own seed.
+    Keras samples the seeds of initializers from Python's generator. This
+    package does not use TensorFlow's global seed.
     """
     random.seed(seed)
     if deterministic:
@@ -85,19 +86,19 @@ def prepare(
 
 
 class Trainer:
-    """A model in training, and its checkpoints.
+    """The training loop of a run.
 
-    Dropout needs no state: its seeds follow from the run's seed, the update's
-    number and the micro-batch's. So does the order of the data from the
-    position in it. For the arguments see `train`.
+    Dropout seeds are computed from the run's seed and the numbers of the update
+    and of the micro-batch; the order of the data is computed from the seed and
+    the position. So neither has state. `train` describes the arguments.
 
     Attributes:
-      model: the run's.
-      updater: makes the updates.
-      step: number of updates made, the skipped ones included.
-      position: in the data, of the next micro-batch; begins with the epoch.
-      meter: results of the updates.
-      saved_step: the update of the last checkpoint, 0 without one.
+      model: the model in training.
+      updater: the `Updater` of the model.
+      step: the number of updates so far, skipped updates included.
+      position: the `pipeline.Position` of the next micro-batch.
+      meter: the results of the updates.
+      saved_step: the step of the last checkpoint; 0 without a checkpoint.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Trainer:
                 files.remove_unfinished(folder)
         log("Building the model.")
         self._resumes = bool(checkpoints.list_checkpoints(run.checkpoints_dir))
-        # Workers get their first weights from the chief, so they need values.
+        # Workers receive the chief's initial weights, so they need values.
         with skip_init(self._resumes and self._workers == 1):
             with strategy.scope():
                 self.model = run.model()
@@ -132,9 +133,8 @@ class Trainer:
                 f"{self.updater.trained_parameters:,} of "
                 f"{self.model.count_params():,} parameters are trained."
             )
-        # The weights that are judged, and decoded by default, as metrics name
-        # them.
-        self._judged = checkpoints.EMA if run.hparams.ema_decay else None
+        # The name in metrics of the weights that select the best checkpoint.
+        self._ranked = checkpoints.EMA if run.hparams.ema_decay else None
         self.step = self.saved_step = 0
         self.position = [0, 0, 0]
         self.meter = Meter()
@@ -142,12 +142,11 @@ class Trainer:
         self._batches: Iterator[dict[str, Any]] | None = None
 
     def train(self) -> None:
-        """Train to the last update, then evaluate and average.
-
-        Training ends before if evaluations have not improved for long enough.
+        """Train to the last update or early stopping, evaluate and average.
 
         Raises:
-          Interrupted: a signal came or the time is over; everything is saved.
+          Interrupted: a signal arrived or the time limit is reached; the run is
+            saved.
         """
         run, requests = self.run, self._requests
         self._dev = DevEvaluation(
@@ -159,10 +158,10 @@ class Trainer:
             self._check,
         )
         with (
-            # Other workers would write the same metrics as the chief.
-            tempfile.TemporaryDirectory() as elsewhere,
+            # Only the metrics of the chief are kept.
+            tempfile.TemporaryDirectory() as discarded,
             TrainingLog(
-                run.output_dir if self._is_chief else pathlib.Path(elsewhere),
+                run.output_dir if self._is_chief else pathlib.Path(discarded),
                 self.step,
                 self._steps,
             ) as self._log,
@@ -170,14 +169,14 @@ class Trainer:
             try:
                 self._log.phase("Checking the data.")
                 self._log.note(str(run.data.check()))
-                # A guess: three float32 for each parameter, on a slow disk.
+                # An estimate: three float32 per parameter at 100 MB/s.
                 requests.save_seconds = 12 * self.model.count_params() / 100e6
                 requests.progress()
                 if self.step < self._steps:
                     try_largest_batch(self.updater, self._log.phase)
                 if self.step:
                     self._log.note(
-                        f"Going on from update {self.step} in {run.output_dir}"
+                        f"Resuming from update {self.step} in {run.output_dir}"
                     )
                 self._make_updates()
                 self.save()
@@ -185,19 +184,19 @@ class Trainer:
                 self._average()
             except StopRequested as stop:
                 self.save()
-                done = f"update {self.step} is saved"
+                saved = f"update {self.step} is saved"
                 raise Interrupted(
                     f"Stopped by {stop}: "
-                    f"{done if self.step else 'nothing trained yet'} in "
-                    f"{run.output_dir}. Run the same command to go on."
+                    f"{saved if self.step else 'nothing trained yet'} in "
+                    f"{run.output_dir}. Run the same command to resume."
                 ) from None
 
     def _make_updates(self) -> None:
-        # An evaluation that was due when the last process stopped.
-        over = bool(self.step) and self._evaluate_if_due()
-        if self.step < self._steps and not over:
-            self._log.phase("The first update makes the graphs.")
-        while self.step < self._steps and not over:
+        # The last process may have stopped before an evaluation.
+        stop_early = bool(self.step) and self._evaluate_if_due()
+        if self.step < self._steps and not stop_early:
+            self._log.phase("Tracing the graphs in the first update.")
+        while self.step < self._steps and not stop_early:
             with self._requests.timing_update():
                 self.update()
             self._report(self.step == self._steps)
@@ -206,12 +205,12 @@ class Trainer:
                 self.save()
             if decision.stop:
                 raise StopRequested(decision.stop)
-            over = self._evaluate_if_due()
+            stop_early = self._evaluate_if_due()
 
     def cost(self) -> dict[str, Any]:
-        """Return the cost of the training that is saved."""
+        """Return the training cost up to the current step."""
         run, options = self.run, self._options
-        work = {
+        train_stats = {
             **dataclasses.asdict(self.meter.totals),
             "devices": self._strategy.num_replicas_in_sync,
             "device": device_name(),
@@ -221,24 +220,25 @@ class Trainer:
             run.hparams,
             run.vocab_sizes[1],
             run.data.attended_lengths(),
-            work,
+            train_stats,
             tflops and tflops * 1e12,
         )
         parameters = self.model.count_params()
         return {"step": self.step, "parameters": parameters, **cost}
 
     def _check(self) -> None:
-        """Stop between passes or batches, if requested; several workers agree.
+        """Report progress, and raise `StopRequested` if a stop is requested.
 
-        An update that is interrupted is not made.
+        It is called between accumulation passes and evaluation batches. An
+        interrupted update leaves the weights unchanged.
         """
         self._requests.progress()
         self._requests.check()
 
     def update(self) -> None:
-        """Make one update, with the next batches of the data."""
-        # Several workers complete the update together.
-        alone = self._workers == 1
+        """Run one update with the next batches of the data."""
+        # A worker must not leave an update that the other workers complete.
+        single = self._workers == 1
         with self.meter.timed():
             if self._batches is None:
                 self._batches = self.run.data.training_batches(self.position)
@@ -247,17 +247,17 @@ class Trainer:
             stats = self.updater.update(
                 batches,
                 self.step + 1,
-                self._check if alone else self._requests.progress,
+                self._check if single else self._requests.progress,
                 lambda: any(self._requests.decide(self.step + 1)),
             )
             self.step += 1
             self.position = batches[-1]["position"]
             self.meter.add(stats)
-            if not alone:  # one process does not wait for the device
+            if not single:  # a single process does not wait for the device
                 self._decision_is_wanted = bool(stats.wanting_decision)
 
     def _decide(self) -> Decision:
-        """Return what to do after an update, the same on all workers."""
+        """Return the decision after an update, which all workers share."""
         decision = self._requests.decide(self.step)
         if self._workers == 1:
             return decision
@@ -270,20 +270,20 @@ class Trainer:
         return distribute.exchange(self._strategy, value)
 
     def _report(self, is_last: bool) -> None:
-        """Show and record the progress, where it is time to."""
+        """Log progress if due, and fail after too many skipped updates."""
         log, meter, step = self._log, self.meter, self.step
         due = is_last or step == 1 or step % self._options.log_steps == 0
         show = due or log.wants_progress()
-        # The tenth is noticed before another update is made.
-        if show or meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW - 1:
+        # Wait for the result of the last update before the limit is reached.
+        if show or meter.consecutive_skips >= MAX_CONSECUTIVE_SKIPS - 1:
             meter.read()
-        if meter.skipped_in_a_row >= MOST_SKIPPED_IN_A_ROW:
+        if meter.consecutive_skips >= MAX_CONSECUTIVE_SKIPS:
             raise T2TLiteError(
-                f"{MOST_SKIPPED_IN_A_ROW} updates in a row, up to update "
+                f"{MAX_CONSECUTIVE_SKIPS} updates in a row, up to update "
                 f"{step}, were skipped, because their gradients were not "
-                f"finite; update {self.saved_step} is saved. Lower "
-                "learning_rate or raise warmup_steps in another output_dir, or "
-                "find the operation: resume with check_numerics."
+                f"finite. Update {self.saved_step} is saved. Lower "
+                "learning_rate or raise warmup_steps in another `output_dir`, "
+                "or resume with `check_numerics` to find the operation."
             )
         if not show:
             return
@@ -298,28 +298,28 @@ class Trainer:
         meter.start_interval()
 
     def _evaluate_if_due(self) -> bool:
-        """Evaluate on dev; return whether to stop early."""
+        """Evaluate on dev if due; return whether to stop early."""
         if self.step % self._options.eval_steps_every:
             return False
         self._evaluate_all()
         if self._options.early_stopping_patience is None:
             return False
         best = next(iter(self._marks()), {"step": 0})["step"]
-        since = sum(
-            step > best and weights == self._judged
+        worse = sum(
+            step > best and weights == self._ranked
             for step, weights in self._log.metrics.evaluated
         )
-        since = self._exchange(since)[0]
-        if since < self._options.early_stopping_patience:
+        worse = self._exchange(worse)[0]
+        if worse < self._options.early_stopping_patience:
             return False
         self._log.note(
-            f"Training ends at update {self.step}: {since} evaluations were "
-            f"not better than that of update {best}."
+            f"Early stopping at update {self.step}: no improvement in {worse} "
+            f"evaluations since update {best}."
         )
         return True
 
     def _evaluate_all(self) -> None:
-        """Evaluate the weights, then their moving average if there is one."""
+        """Evaluate the weights, and their moving average if it exists."""
         model = checkpoints.model_tensors(self.model)
         averages = self._averages()
         self._evaluate(None)
@@ -335,26 +335,27 @@ class Trainer:
                 model[name].assign(value)
 
     def _evaluate(self, weights: str | None) -> None:
-        """Evaluate the model on dev, once for each step and weights."""
+        """Evaluate the model on dev, once per step and weights."""
         log = self._log
         if self._is_evaluated(self.step, weights):
             return
         log.phase("evaluating on dev", brief=True)
         self.meter.read()
-        share: dict[str, Any] = {}
+        shard: dict[str, Any] = {}
         reason = ""
         try:
             self._check()
-            share = self._dev.share()
+            shard = self._dev.evaluate_shard()
         except StopRequested as stop:
             reason = str(stop)
-        shares, reasons = zip(*self._exchange((share, reason)), strict=True)
+        shards, reasons = zip(*self._exchange((shard, reason)), strict=True)
         if any(reasons):
             raise StopRequested(next(filter(None, reasons)))
-        scores = self._dev.scores(shares)
-        if weights == self._judged:
+        scores = self._dev.scores(shards)
+        if weights == self._ranked:
             marks = self._marks()
-            metric, value = self._dev.judge(scores, next(iter(marks), {}))
+            previous = next(iter(marks), {})
+            metric, value = self._dev.select_metric(scores, previous)
             mark = {"step": self.step, "metric": metric, "value": value}
             best = checkpoints.rank(marks, mark)[: self._options.keep_best]
             if math.isfinite(value) and mark in best:
@@ -364,56 +365,56 @@ class Trainer:
         log.evaluation(record, self._dev.samples)
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
-        """Return whether the chief's metrics have that evaluation."""
+        """Return whether the chief's metrics have the evaluation."""
         return self._exchange((step, weights) in self._log.metrics.evaluated)[0]
 
     def _average(self) -> None:
-        """Average and evaluate the last checkpoints; the model becomes that.
+        """Average the last checkpoints, load the average and evaluate it.
 
-        A moving average takes its place.
+        Runs with a moving average skip this step.
         """
         self._log.phase("averaging", brief=True)
         directory = self.run.checkpoints_dir
         saved = len(checkpoints.list_checkpoints(directory))
         count = min(saved, self.run.hparams.average_checkpoints)
-        if self._exchange(count)[0] < 2 or self._judged:
+        if self._exchange(count)[0] < 2 or self._ranked:
             return
 
         def average() -> str:
-            made = checkpoints.resolve(directory, "default")
-            if made.averaged != count:
-                made = checkpoints.average_checkpoints(directory, count)
-            return made.path.name
+            mean = checkpoints.resolve(directory, "default")
+            if mean.averaged != count:
+                mean = checkpoints.average_checkpoints(directory, count)
+            return mean.path.name
 
-        name = self._by_chief(average)
+        name = self._run_on_chief(average)
         if not self._is_evaluated(self.step, name):
             model = checkpoints.model_tensors(self.model)
             checkpoints.restore(directory / name, model)
             self._evaluate(name)
 
     def save(self, best: Sequence[dict[str, Any]] = ()) -> None:
-        """Save a checkpoint, unless this update is saved already.
+        """Save a checkpoint, unless this step is saved already.
 
         Args:
-          best: marks of the best checkpoints, with this one.
+          best: the marks of the best checkpoints if this one is among them.
 
         Raises:
-          SaveError: on every worker: it cannot be written.
+          SaveError: the checkpoint cannot be written; raised on every worker.
         """
         if self.step != self.saved_step:
             self._log.phase("saving", brief=True)
             self.meter.read()
             with self._requests.timing_save():
-                self._by_chief(self._write)
+                self._run_on_chief(self._write)
             self.saved_step = self.step
         elif not best:
             return
-        self._by_chief(lambda: self._mark(best))
+        self._run_on_chief(lambda: self._mark(best))
 
     def _write(self) -> None:
         state = {
             "step": self.step,
-            "position": [int(part) for part in self.position],
+            "position": [int(index) for index in self.position],
             "seed": self.run.seed,
             **dataclasses.asdict(self.meter.totals),
         }
@@ -425,12 +426,12 @@ class Trainer:
             state,
             ema=ema if averages else None,
         )
-        # In case they get lost.
+        # Lets a later run report that its checkpoints are missing.
         if not self.run.config.get("has_checkpoints"):
-            self.run.record(has_checkpoints=True)
+            self.run.update_config(has_checkpoints=True)
 
     def _mark(self, best: Sequence[dict[str, Any]]) -> None:
-        """Mark the best checkpoints, and remove what is old then."""
+        """Mark the best checkpoints, and remove old checkpoints."""
         directory = self.run.checkpoints_dir
         if best:
             checkpoints.mark_best(directory, best)
@@ -439,37 +440,37 @@ class Trainer:
 
     def _marks(self) -> list[dict[str, Any]]:
         directory = self.run.checkpoints_dir
-        return self._by_chief(lambda: checkpoints.read_marks(directory))
+        return self._run_on_chief(lambda: checkpoints.read_marks(directory))
 
-    def _by_chief(self, make: Callable[[], T]) -> T:
-        """Return what the chief alone makes, or raise its `SaveError`.
+    def _run_on_chief(self, function: Callable[[], T]) -> T:
+        """Run a function on the chief and send its result to all workers.
 
-        The result is JSON-serializable.
+        The result is JSON-serializable. A `SaveError` is raised on all workers.
         """
-        made: Any = None
+        result: Any = None
         message = ""
         if self._is_chief:
             try:
-                made = make()
+                result = function()
             except checkpoints.SaveError as error:
                 message = str(error)
-        made, message = self._exchange((made, message))[0]
+        result, message = self._exchange((result, message))[0]
         if message:
             raise checkpoints.SaveError(message)
-        return made
+        return result
 
     def restore(self) -> None:
-        """Resume from the newest checkpoint, or begin as the config says.
+        """Restore the newest checkpoint, or load the initial weights.
 
         Raises:
-          T2TLiteError: it is another model's, all are damaged, or all are
-            gone.
+          T2TLiteError: the checkpoints are missing, damaged or of another
+            model.
         """
-        name = self._by_chief(self._restore_newest)
+        name = self._run_on_chief(self._restore_newest)
         if name is None:
             load_initial_weights(self.run, self.model)
             if self.updater.average:
-                self.updater.average.begin()
+                self.updater.average.reset()
             return
         path = self.run.checkpoints_dir / name
         if not self._is_chief:
@@ -481,15 +482,15 @@ class Trainer:
         self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
 
     def _restore_newest(self) -> str | None:
-        """Restore the newest sound checkpoint and return its name."""
+        """Restore the newest intact checkpoint and return its name."""
         directory = self.run.checkpoints_dir
-        checkpoints.read_marks(directory)  # fails now, if they are damaged
+        checkpoints.read_marks(directory)  # raises an error for damaged marks
         if not checkpoints.list_checkpoints(directory):
             if self._resumes or self.run.config.get("has_checkpoints"):
                 raise T2TLiteError(
-                    f"{directory} has lost its checkpoints (no checkpoint is "
-                    "there; they were moved, or their disk is not mounted): "
-                    "put them back, or choose another `output_dir`."
+                    f"{directory} has no checkpoint, but the run was saved. "
+                    "Restore the checkpoints, check that their disk is "
+                    "mounted, or choose another `output_dir`."
                 )
             return None
         return checkpoints.restore_newest(directory, self._read).path.name
@@ -500,7 +501,7 @@ class Trainer:
             checkpoints.restore(path / checkpoints.EMA, averages)
 
     def tensors(self) -> dict[str, tf.Variable]:
-        """Return the weights and the optimizer's state, by name."""
+        """Return the weights and the optimizer's state by name."""
         model = checkpoints.model_tensors(self.model)
         return {**model, **self.updater.tensors()}
 

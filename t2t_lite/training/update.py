@@ -1,12 +1,12 @@
-"""Updates: gradients of several passes, summed, normalized and applied.
+"""Optimizer updates with gradient accumulation.
 
-An update makes `gradient_accumulation_steps` passes, one at a time on each
+An update runs `gradient_accumulation_steps` passes, one at a time on each
 replica. The sum of all gradients is divided by the number of real target
-tokens. Dropout is seeded per micro-batch. So neither the number of replicas nor
-their share of the tokens changes the result, apart from the order in which
-floats are added.
-Where one pass on one replica is the whole update, nothing is summed: sums take
-memory of the size of the model.
+tokens, and dropout is seeded per micro-batch. So the number of replicas changes
+the result only by the order of the float additions.
+
+An update of one pass on one replica uses no accumulators, because they take as
+much memory as the model.
 """
 
 import functools
@@ -20,53 +20,53 @@ import tensorflow as tf
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
 from t2t_lite.training import optimizers
-from t2t_lite.training.devices import computes_halves
+from t2t_lite.training.devices import splits_cores
 from t2t_lite.training.schedules import training_rate
 
 
 class UpdateStats(NamedTuple):
-    """Results of an update; sums are over all its micro-batches.
+    """Results of an update, summed over its micro-batches.
 
-    All but the learning rate and the positions are tensors until they are read.
+    Except `learning_rate` and `positions` they are tensors until `read`.
     """
 
     learning_rate: float
     loss_sum: float  # smoothed cross-entropy, nats
-    target_tokens: float  # real ones, EOS included
-    source_tokens: float
-    gradient_norm: float  # of the gradient per target token, unclipped
-    skipped: float  # 1 when a gradient was not finite, else 0
+    target_tokens: float  # real tokens, EOS included
+    source_tokens: float  # real tokens, EOS included
+    gradient_norm: float  # of the gradient per target token, before clipping
+    skipped: float  # 1 if a gradient was not finite, else 0
     positions: float  # of both sides, padding included
-    wanting_decision: float = 0.0  # replicas, see `Updater.update`
+    wanting_decision: float = 0.0  # number of replicas, see `Updater.update`
 
     def read(self) -> "UpdateStats":
-        """Return the numbers; waits for the device."""
+        """Wait for the device and return the results as numbers."""
         return UpdateStats(*map(float, self))
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> np.ndarray:
-    """Return the dropout seed of a micro-batch of an update, int32 [2]."""
+    """Return the dropout seed of a micro-batch, int32 [2]."""
     sequence = np.random.SeedSequence([seed, update, micro_batch])
     return sequence.generate_state(2).view(np.int32)
 
 
 class Updater:
-    """Trains a model, update by update.
+    """Runs the updates of a model.
 
-    Small models on a processor make two passes side by side, each on its own
-    cores: cores that share an operation wait for the slowest of them after
-    each, and there are thousands of operations.
+    On a CPU a small model computes the two halves of a micro-batch
+    concurrently, each on half of the cores. Cores that share an operation wait
+    for the slowest core after each of thousands of operations.
 
     The model has `trainable_variables` and `loss_sum(features, label_smoothing,
     seed)`, and is built within the strategy's scope. The `seed` is for dropout.
     For `freeze` see `optimizers.frozen_paths`.
 
     Attributes:
-      hparams, strategy: as given.
-      replicas: devices that share an update.
-      parts: slices of a micro-batch, by rows, that are computed side by side.
-      optimizer: of the hparam `optimizer`.
-      average: of the weights; None without the hparam `ema_decay`.
+      hparams, strategy: the arguments.
+      replicas: the number of devices that share an update.
+      slices: the number of row slices of a micro-batch that run concurrently.
+      optimizer: the `Optimizer`.
+      average: the `MovingAverage`; None without the hparam `ema_decay`.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Updater:
         trained = [v for v in weights if v.path not in frozen]
         self._paths = [v.path for v in trained]
         self._variables = [v.value for v in trained]
-        self.parts = 2 if computes_halves(self.replicas, hparams) else 1
-        self._gradients = self._of
-        if self.parts > 1:  # one graph for both, which is not copied for each
+        self.slices = 2 if splits_cores(self.replicas, hparams) else 1
+        self._gradients = self._loss_and_gradients
+        if self.slices > 1:  # both slices share one graph, without inlining
             self._gradients = tf.function(
-                self._of,
+                self._loss_and_gradients,
                 autograph=False,
                 experimental_attributes={"_noinline": True},
             )
@@ -102,7 +102,7 @@ class Updater:
                 if hparams.ema_decay
                 else None
             )
-            # Sums on each replica: of the counts, and of each gradient.
+            # The accumulators of each replica: the counts, then the gradients.
             passes = max(hparams.gradient_accumulation_steps, self.replicas)
             self._sums = [
                 tf.Variable(
@@ -114,25 +114,28 @@ class Updater:
                 for shape in [[3], *(v.shape for v in self._variables)]
                 if passes > 1
             ]
-        # The numbers of the replicas of this process.
+        # The global indices of the replicas of this process.
         distribute = strategy.experimental_distribute_values_from_function
-        numbers = strategy.experimental_local_results(
+        indices = strategy.experimental_local_results(
             distribute(lambda context: context.replica_id_in_sync_group)
         )
-        self._local_replicas = range(numbers[0], numbers[-1] + 1)
+        self._local_replicas = range(indices[0], indices[-1] + 1)
         rows = tf.TensorSpec([None, None], tf.int32)
-        seeds = tf.TensorSpec([2 if self.parts == 1 else 3], tf.int32)
+        seeds = tf.TensorSpec([2 if self.slices == 1 else 3], tf.int32)
         features = dict.fromkeys(self._names, rows) | {"seed": seeds}
-        passes = [features] * self.parts
+        passes = [features] * self.slices
         number = tf.TensorSpec([], tf.float32)
-        self._update_alone = self._graph(self._pass_and_apply, passes, number)
+        self._update_single = self._graph(self._pass_and_apply, passes, number)
         self._accumulate = _graph(
             self._accumulate_all, [passes] * len(self._local_replicas)
         )
-        self._apply_sums = self._graph(self._apply_and_clear, number, number)
+        self._apply_sums = self._graph(self._apply_and_reset, number, number)
 
     def _graph(self, function, *signature):
-        """Return a graph of what the replicas compute, which all do alike."""
+        """Return a graph that runs a function on all replicas.
+
+        It returns the result of the first replica; all results are equal.
+        """
         strategy = self.strategy
         return _graph(
             lambda *args: strategy.experimental_local_results(
@@ -147,7 +150,7 @@ class Updater:
 
     @property
     def trained_parameters(self) -> int:
-        """The number of parameters that train."""
+        """The number of parameters that are not frozen."""
         return sum(math.prod(v.shape) for v in self._variables)
 
     def averages(self) -> dict[str, tf.Variable]:
@@ -163,32 +166,34 @@ class Updater:
         between_passes: Callable[[], None] = lambda: None,
         wants_decision: Callable[[], bool] = lambda: False,
     ) -> UpdateStats:
-        """Make one update; return its results, which are not waited for.
+        """Run one update and return its results without waiting for the device.
 
         Args:
-          batches: dicts of int32 `inputs` [b, S] and `targets` [b, T],
-            and with the hparam `packing` the other `packing.feature_names`.
-          step: the update's number, for its learning rate and dropout.
-          between_passes: called before each pass. If it raises, the weights
-            are as before, but no other update must be made.
-          wants_decision: whether this worker wants all to save or to stop.
+          batches: micro-batches: dicts of int32 `inputs` [b, S] and `targets`
+            [b, T], and with the hparam `packing` the other
+            `packing.feature_names`.
+          step: the number of the update, for its learning rate and dropout.
+          between_passes: called before each pass. If it raises an error, the
+            weights are unchanged, and the updater must not be used again.
+          wants_decision: called at the end; returns whether this worker
+            requests a common decision to save or to stop.
         """
         passes = self.passes(batches, step)
-        at_once = self.replicas * self.parts
-        # Passes without a token, for what has none left to do.
-        nothing = dict.fromkeys(self._names, np.zeros((1, 1), np.int32))
-        nothing |= {"seed": passes[0]["seed"]}
-        passes += [nothing] * (-len(passes) % at_once)
+        concurrent = self.replicas * self.slices
+        # Passes without tokens fill up the last round.
+        empty = dict.fromkeys(self._names, np.zeros((1, 1), np.int32))
+        empty |= {"seed": passes[0]["seed"]}
+        passes += [empty] * (-len(passes) % concurrent)
         rate = training_rate(self.hparams, step)
         if not self._sums:
             between_passes()
-            sums = self._update_alone(passes, rate)
+            sums = self._update_single(passes, rate)
         else:
-            for first in range(0, len(passes), at_once):
+            for first in range(0, len(passes), concurrent):
                 between_passes()
-                turn = passes[first : first + at_once]
+                chunk = passes[first : first + concurrent]
                 self._accumulate(
-                    [turn[n :: self.replicas] for n in self._local_replicas]
+                    [chunk[i :: self.replicas] for i in self._local_replicas]
                 )
             sums = self._apply_sums(rate, float(wants_decision()))
         positions = sum(
@@ -201,27 +206,28 @@ class Updater:
     def passes(
         self, batches: Sequence[Mapping[str, tf.Tensor]], step: int
     ) -> list[dict[str, Any]]:
-        """Return the features of each micro-batch, or of its parts."""
+        """Return the features of each micro-batch, or of its row slices."""
         passes = []
-        for number, batch in enumerate(batches):
-            seed = dropout_seed(self._seed, step, number)
+        for index, batch in enumerate(batches):
+            seed = dropout_seed(self._seed, step, index)
             features = {name: batch[name] for name in self._names}
-            if self.parts == 1:
+            if self.slices == 1:
                 passes.append(features | {"seed": seed})
                 continue
             rows = batch["inputs"].shape[0]
-            size = -(-rows // self.parts)
+            size = -(-rows // self.slices)
             for start in range(0, rows, size):
-                part = {n: x[start : start + size] for n, x in features.items()}
-                part["seed"] = np.array([*seed, start], np.int32)
-                passes.append(part)
+                rows_of = slice(start, start + size)
+                sliced = {name: x[rows_of] for name, x in features.items()}
+                sliced["seed"] = np.array([*seed, start], np.int32)
+                passes.append(sliced)
         return passes
 
-    def _of(self, features):
+    def _loss_and_gradients(self, features):
         """Return the counts, float32 [3], and the gradient of each variable.
 
-        The counts are the summed loss in nats, and the real tokens of target
-        and source, EOS included.
+        The counts are the loss sum in nats and the numbers of real target and
+        source tokens, EOS included.
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
@@ -239,33 +245,28 @@ class Updater:
         counts = tf.stack([loss, tokens, source_tokens])
         return [counts, *map(tf.convert_to_tensor, gradients)]
 
-    def _pass(self, side_by_side):
-        """Return the sums of what `_of` returns for each part."""
-        parts = map(self._gradients, side_by_side)
-        sums = zip(*parts, strict=True)
-        return [functools.reduce(tf.add, each) for each in sums]
+    def _pass(self, slices):
+        """Return the counts and gradients, summed over the slices."""
+        results = zip(*map(self._gradients, slices), strict=True)
+        return [functools.reduce(tf.add, values) for values in results]
 
-    def _pass_and_apply(self, side_by_side, learning_rate):
-        counts, *gradients = self._pass(side_by_side)
+    def _pass_and_apply(self, slices, learning_rate):
+        counts, *gradients = self._pass(slices)
         return self._apply(counts, gradients, learning_rate)
 
-    def _accumulate_all(self, of_replicas):
+    def _accumulate_all(self, by_replica):
         distribute = self.strategy.experimental_distribute_values_from_function
         first = self._local_replicas.start
         passes = distribute(
-            lambda context: of_replicas[
-                context.replica_id_in_sync_group - first
-            ]
+            lambda context: by_replica[context.replica_id_in_sync_group - first]
         )
-        self.strategy.run(self._accumulate_here, args=(passes,))
+        self.strategy.run(self._accumulate_pass, args=(passes,))
 
-    def _accumulate_here(self, side_by_side):
-        for total, each in zip(
-            self._sums, self._pass(side_by_side), strict=True
-        ):
-            optimizers.add(total, each)
+    def _accumulate_pass(self, slices):
+        for total, value in zip(self._sums, self._pass(slices), strict=True):
+            optimizers.add(total, value)
 
-    def _apply_and_clear(self, learning_rate, wants_decision):
+    def _apply_and_reset(self, learning_rate, wants_decision):
         own = [optimizers.read(v) for v in self._sums]
         totals = [tf.concat([own[0], [wants_decision]], axis=0), *own[1:]]
         if self.replicas > 1:
@@ -278,19 +279,19 @@ class Updater:
         return {**stats, "wanting_decision": counts[3]}
 
     def _apply(self, counts, sums, learning_rate):
-        """Apply summed gradients, unless one is not finite."""
+        """Apply summed gradients if they are finite; return the results."""
         loss_sum, target_tokens, source_tokens = tf.unstack(counts)
-        # Stacked: TensorFlow's graph optimizer would split a sum by `add_n`,
-        # which takes 0.4 seconds.
+        # Stacked, because TensorFlow's graph optimizer takes 0.4 seconds to
+        # split a sum made by `add_n`.
         squares = tf.stack([tf.nn.l2_loss(each) for each in sums])
         norm = tf.sqrt(2.0 * tf.reduce_sum(squares)) / target_tokens
-        # Replicas agree on this one number. A branch would need each operation
-        # in two graphs; zeros are applied instead so that nothing changes.
+        # The norm is equal on all replicas. Zeros are applied if it is not
+        # finite, because a branch would put each operation into two graphs.
         finite = tf.math.is_finite(norm)
         divisor = tf.where(finite, target_tokens, 0.0)
         gradients = [tf.math.divide_no_nan(total, divisor) for total in sums]
-        if (most := self.hparams.clip_norm) is not None:
-            scale = most / tf.maximum(tf.where(finite, norm, 0.0), most)
+        if (limit := self.hparams.clip_norm) is not None:
+            scale = limit / tf.maximum(tf.where(finite, norm, 0.0), limit)
             gradients = [gradient * scale for gradient in gradients]
         self.optimizer.apply(gradients, learning_rate, finite)
         if self.average:
@@ -305,5 +306,5 @@ class Updater:
 
 
 def _graph(function, *signature):
-    # Autograph would find nothing to convert; looking costs seconds.
+    # Autograph has nothing to convert here, and its search takes seconds.
     return tf.function(function, input_signature=signature, autograph=False)

@@ -1,6 +1,6 @@
-"""The start of a new run: weights of another run, and frozen weights.
+"""Warm start: initial weights from another run, and frozen weights.
 
-`config.json` records it as `initialized_from` and `freeze`.
+`config.json` records both as `initialized_from` and `freeze`.
 """
 
 import pathlib
@@ -19,9 +19,9 @@ from t2t_lite.training.optimizers import frozen_paths
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 
-SOURCE = "initialized_from"  # in `config.json`
-# Hparams that neither shape the weights nor change their meaning.
-_FREE = (
+SOURCE = "initialized_from"  # key in `config.json`
+# Hparams that change neither the shape nor the meaning of weights.
+_MAY_DIFFER = (
     *("num_hidden_layers", "attention_window", "shift_across_segments"),
     *("residual_dropout", "attention_dropout", "relu_dropout"),
 )
@@ -34,20 +34,19 @@ def facts_of_start(
     data_dir: pathlib.Path,
     config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the checked facts on the start of a run, for its `config.json`.
+    """Check the warm start of a run; return its keys of `config.json`.
 
-    The vocabulary of its data is in `data_dir`. A run that is there, with that
-    `config`, keeps its own start, so that it needs the other run only until its
-    first checkpoint.
+    The folder `data_dir` has the vocabulary. An existing run, with `config`,
+    keeps its source, and needs it only until its first checkpoint.
 
     Raises:
-      UsageError: sizes or vocabularies that differ, a pattern that matches no
-        weight, a path that is not of a run.
-      T2TLiteError: the run that is there started from something else.
+      UsageError: sizes or vocabularies differ, a pattern matches no weight, or
+        `init_from` is not a run or a checkpoint.
+      T2TLiteError: the existing run has another source.
     """
     facts: dict[str, Any] = {}
     if options.freeze:
-        # Paths do not depend on how large a model is.
+        # The paths of weights do not depend on the sizes of the model.
         smallest = hparams.replace(
             hidden_size=2,
             filter_size=1,
@@ -62,12 +61,12 @@ def facts_of_start(
         frozen_paths(paths, options.freeze)
         facts["freeze"] = sorted(set(options.freeze))
     if config:
-        there = config.get(SOURCE, {}).get("given")
-        if options.init_from and str(options.init_from) != there:
+        source = config.get(SOURCE, {}).get("given")
+        if options.init_from and str(options.init_from) != source:
             raise T2TLiteError(
-                f"The run in output_dir started from {there or 'no other run'};"
-                f" got `init_from={options.init_from}`. Choose another "
-                "`output_dir`."
+                "`init_from` cannot change: the run in output_dir has "
+                f"{source or 'no init_from'} (got {options.init_from}). Choose "
+                "another `output_dir`."
             )
         return facts
     if not options.init_from:
@@ -86,8 +85,8 @@ def facts_of_start(
     for side, encoder in problem.load_encoders(data_dir).items():
         if encoder.sha256 != run.encoders[side].sha256:
             raise UsageError(
-                f"init_from: the vocabulary of {run.output_dir} differs: make "
-                "the data with that one, by `vocabulary=FILE`."
+                f"init_from requires the vocabulary of {run.output_dir}: "
+                "generate the data with `vocabulary=FILE`."
             )
     facts[SOURCE] = {
         "given": str(options.init_from),
@@ -100,10 +99,10 @@ def facts_of_start(
 
 
 def load_initial_weights(run: Run, model: Any) -> None:
-    """Give the fresh model of a new run the weights that its config names.
+    """Load the initial weights that the config of a run names, if any.
 
     Raises:
-      T2TLiteError: they are gone, damaged or have changed.
+      T2TLiteError: the checkpoint is missing, damaged or has changed.
     """
     source = run.config.get(SOURCE)
     if not source:
@@ -112,30 +111,30 @@ def load_initial_weights(run: Run, model: Any) -> None:
     found = checkpoints.checkpoint_at(path)
     if not found or not path.is_dir() or found.checksum != source["checksum"]:
         raise T2TLiteError(
-            f"{path}, which the run in {run.output_dir} begins with, is gone "
-            "or has changed: put it back, or choose another `output_dir`."
+            f"{path}, the initial checkpoint of {run.output_dir}, is missing "
+            "or has changed: restore it, or choose another `output_dir`."
         )
-    log(f"Beginning with {found} of {source['run']}.")
+    log(f"Initializing from {found} of {source['run']}.")
     checkpoints.restore(path, checkpoints.model_tensors(model))
 
 
-def _find(given: pathlib.Path) -> tuple[Run, Checkpoint]:
-    """Return the run and the checkpoint of a folder of either."""
-    if (given / CONFIG).is_file():
-        run = Run.open(given, to_decode=True)
+def _find(path: pathlib.Path) -> tuple[Run, Checkpoint]:
+    """Return the run and the checkpoint, given the folder of either."""
+    if (path / CONFIG).is_file():
+        run = Run.open(path, to_decode=True)
         return run, checkpoints.resolve(run.checkpoints_dir, "default")
-    found = checkpoints.checkpoint_at(given) if given.is_dir() else None
-    runs = [folder for folder in given.parents if (folder / CONFIG).is_file()]
+    found = checkpoints.checkpoint_at(path) if path.is_dir() else None
+    runs = [folder for folder in path.parents if (folder / CONFIG).is_file()]
     if not found or not runs:
         raise UsageError(
-            "init_from is the folder of a run, or of a checkpoint in one; got "
-            f"{given}."
+            "init_from must be the folder of a run, or of a checkpoint in a "
+            f"run; got {path}."
         )
     return Run.open(runs[0], to_decode=True), found
 
 
 def _sizes(hparams: HParams) -> dict[str, Any]:
-    """Return the hparams that give weights their shape or meaning."""
+    """Return the hparams that determine the shape or meaning of weights."""
     values = hparams.model_kwargs()
     for name in ("key_depth", "value_depth"):
         values[name] = values[name] or hparams.hidden_size // hparams.num_heads
@@ -143,4 +142,4 @@ def _sizes(hparams: HParams) -> dict[str, Any]:
     values |= dict(zip(stacks, hparams.layers, strict=True))
     if hparams.position_encoding != "learned":
         del values["max_length"]
-    return {k: v for k, v in values.items() if k not in _FREE}
+    return {k: v for k, v in values.items() if k not in _MAY_DIFFER}

@@ -63,7 +63,7 @@ def test_each_check_is_a_line_and_a_failure_is_exit_code_1(
     assert (code, len(err.splitlines())) == (1, 1)
     lines = {line[6:].partition(":")[0]: line for line in out.splitlines()}
     assert lines["devices"].startswith("ok    ")
-    assert lines["data_dir"].startswith("TO DO ")
+    assert lines["data_dir"].startswith("FAIL  ")
 
 
 @pytest.mark.parametrize(

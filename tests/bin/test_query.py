@@ -167,7 +167,7 @@ def test_an_unknown_model_is_asked_for_once(ask, model):
 def test_a_text_that_was_cut_is_remarked(ask):
     code, out, err = ask(["a", "b" * 101])
     assert (code, out) == (0, ["A", "B" * 101])
-    assert err == "line 2: too long: its end was left out.\n"
+    assert err == "line 2: too long: translated only its beginning.\n"
 
 
 def test_answers_go_into_a_file_that_is_complete(ask, tmp_path):

@@ -319,7 +319,7 @@ def test_a_moved_export_answers_as_its_run(translator, tmp_path):
         approx_score(pair.score)
         for pair in score_pairs(translator, [["eins", "zwei"]])
     ]
-    with pytest.raises(UsageError, match="got constrained"):
+    with pytest.raises(UsageError, match="constrained is not"):
         loaded("eins", constrained=True)
     assert str(tmp_path / "moved") in repr(loaded)
 

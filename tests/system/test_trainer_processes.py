@@ -35,9 +35,7 @@ def test_signal_saves_and_the_same_command_goes_on(
     assert process.returncode == 75, err
     assert out == ""
     last = err.splitlines()[-1]
-    assert re.search(
-        r"update \d+ is saved in .*\. Run the same command to go on", last
-    )
+    assert re.search(r"update \d+ is saved in .*\. Run the same command", last)
     (saved,) = (tmp_path / "checkpoints").glob("step-*")
     step = int(saved.name.removeprefix("step-"))
     assert step >= 100
@@ -46,7 +44,7 @@ def test_signal_saves_and_the_same_command_goes_on(
     process = train_process(*flags)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
-    assert f"Going on from update {step}" in err
+    assert f"from update {step}" in err
     assert f"step: {step + 3}\n" in out
 
 

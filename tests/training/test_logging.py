@@ -188,9 +188,9 @@ def test_a_meter_leaves_skipped_updates_out_of_the_loss():
     assert record["tokens_per_second"] == 3 * 22 / 2
     assert record["padding"] == 0.45
     assert record["skipped"] == 7
-    assert meter.skipped_in_interval == meter.skipped_in_a_row == 2
+    assert meter.skipped_in_interval == meter.consecutive_skips == 2
     meter.start_interval()
     assert meter.skipped_in_interval == 0
     meter.add(_stats())
     meter.read()
-    assert meter.skipped_in_a_row == 0
+    assert meter.consecutive_skips == 0

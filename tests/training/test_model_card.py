@@ -131,7 +131,7 @@ def test_no_name_breaks_the_card(run, name):
 
 def test_the_card_of_a_stopped_run_says_how_far_it_came(run):
     conditions = {**run.config["conditions"], "train_steps": 10}
-    run.record(conditions=conditions, training_cost=None)
+    run.update_config(conditions=conditions, training_cost=None)
     assert "has not ended: 4 of 10 updates are saved" in make_card(run)
 
 
@@ -168,7 +168,7 @@ def test_the_card_of_an_export_names_no_folder_of_this_machine(
 ):
     conditions = run.config["conditions"]
     conditions["command"].append("--pairs=/x/A.tsv:0.7:web,../B.tsv:0.3")
-    run.record(conditions=conditions)
+    run.update_config(conditions=conditions)
     flags = [f"--output_dir={run.output_dir}", f"--format={form}"]
     if form == "ctranslate2":
         pytest.importorskip("ctranslate2")

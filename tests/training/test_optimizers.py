@@ -155,7 +155,7 @@ def test_the_average_begins_as_the_weights_are():
     average = MovingAverage([weights], decay=0.999)
     np.testing.assert_array_equal(average.averages[0], [3.0, 4.0])
     weights.assign([5.0, 6.0])
-    average.begin()
+    average.reset()
     np.testing.assert_array_equal(average.averages[0], [5.0, 6.0])
 
 

@@ -65,7 +65,7 @@ def test_a_run_describes_itself_without_its_data(create, tmp_path):
 
 
 def test_a_run_that_goes_on_keeps_what_was_recorded_of_it(create, tmp_path):
-    create().record(has_checkpoints=True, training_cost={"seconds": 1})
+    create().update_config(has_checkpoints=True, training_cost={"seconds": 1})
     longer = HPARAMS.replace(train_steps=7, beam_size=2)
     assert create(hparams=longer).hparams == longer
     run = Run.open(tmp_path / "run")
@@ -306,7 +306,7 @@ def test_loss_on_dev_is_per_real_target_token(create):
     run = create()
     model = run.model()
     evaluation = DevEvaluation(run, model)
-    report = evaluation.scores([evaluation.share()])
+    report = evaluation.scores([evaluation.evaluate_shard()])
     total = tokens = 0.0
     for batch in run.data.batches("dev"):
         total -= float(np.sum(model.token_log_probs(batch)))
@@ -318,7 +318,7 @@ def test_loss_on_dev_is_per_real_target_token(create):
 def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     run = create()
     evaluation = DevEvaluation(run, run.model())
-    scores = evaluation.scores([evaluation.share()])
+    scores = evaluation.scores([evaluation.evaluate_shard()])
     assert scores.keys() == {"dev_loss", "dev_perplexity", "dev_bleu"}
     assert 0 <= scores["dev_bleu"] <= 100
     # Samples: at most ten lines of it, from the shortest to the longest.
@@ -341,8 +341,8 @@ def test_workers_share_out_dev_and_find_the_same(create, workers):
         for index in range(workers)
     ]
     # As it comes through the connection between them.
-    shares = json.loads(json.dumps([part.share() for part in parts]))
+    shares = json.loads(json.dumps([part.evaluate_shard() for part in parts]))
     assert all(share["translations"] for share in shares)
-    scores = alone.scores([alone.share()])
+    scores = alone.scores([alone.evaluate_shard()])
     assert parts[0].scores(shares) == pytest.approx(scores, rel=1e-6)
     assert parts[0].samples == alone.samples

@@ -7,7 +7,7 @@ from t2t_lite import plugins, registry
 from t2t_lite.hparam import HParams
 from t2t_lite.training.schedules import (
     cooldown,
-    has_an_end,
+    decays_to_zero,
     learning_rate,
     share_of_peak,
     training_rate,
@@ -85,8 +85,8 @@ def test_a_schedule_with_an_end_falls_to_0_after_it(schedule):
     hparams = HParams(
         schedule=schedule, learning_rate=0.01, warmup_steps=2, train_steps=8
     )
-    assert has_an_end(hparams) and has_an_end(HParams(cooldown=0.1))
-    assert not has_an_end(HParams())
+    assert decays_to_zero(hparams) and decays_to_zero(HParams(cooldown=0.1))
+    assert not decays_to_zero(HParams())
     assert training_rate(hparams, 8) > training_rate(hparams, 9) == 0
 
 

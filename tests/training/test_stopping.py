@@ -30,7 +30,7 @@ def test_training_ends_after_evaluations_that_were_not_better(tmp_path, capsys):
     assert _evaluations(run) == [2, 4, 6, 8]
     assert steps(run)[-1] == 8
     err = capsys.readouterr().err
-    assert "ends at update 8: 2 evaluations" in err and "update 4" in err
+    assert "update 8" in err and "2 evaluations since update 4" in err
     # The same command does not train on.
     _scored(run, [], early_stopping_patience=2)
     assert steps(run)[-1] == 8

@@ -214,7 +214,7 @@ def test_halves_of_a_pass_drop_the_same_units_and_sum_to_it(
             residual_dropout=0.5,
             attention_dropout=0.3,
         )
-        assert updater.parts == cores
+        assert updater.slices == cores
         stats = updater.update([features], 1).read()
         tensors = updater.tensors().items()
         means = {name: v.numpy() for name, v in tensors if "/mean/" in name}

@@ -137,7 +137,7 @@ def test_weights_that_changed_before_they_were_loaded_are_refused(begin):
     _save(there)
     here = begin("new", init_from=there.output_dir)
     shutil.rmtree(there.checkpoints_dir)
-    with pytest.raises(T2TLiteError, match="is gone or has changed: put it"):
+    with pytest.raises(T2TLiteError, match="is missing or has changed"):
         load_initial_weights(here, here.model())
 
 
@@ -153,7 +153,7 @@ def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
         return facts_of_start(options, None, HPARAMS, tmp_path, config)
 
     assert facts(there.output_dir) == facts(None) == {}
-    with pytest.raises(T2TLiteError, match="started from .*/other"):
+    with pytest.raises(T2TLiteError, match="init_from.*/other"):
         facts("/other")
 
 
@@ -171,7 +171,7 @@ def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
     assert code == 0, err
     assert "step: 2\n" in out
     name = "average-2-step-00000004"
-    assert f"Beginning with the average of 2 up to step 4 of {source}." in err
+    assert f" the average of 2 up to step 4 of {source}." in err
     # The decoder: 2 attentions of 4 * 8 * 8, 280 feed-forward, 3 norms of 16.
     assert re.search(r"\n840 of 3,\d{3} parameters are trained\.\n", err)
     tuned = checkpoints.Reader(
@@ -191,7 +191,7 @@ def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
     code, out, err = run_command("trainer", *flags, "--train_steps=3")
     assert code == 0, err
     assert "step: 3\n" in out
-    assert "Beginning with" not in err
+    assert "Initializing from" not in err
     # What is frozen makes the run the run it is.
     code, out, err = run_command("trainer", *flags[:-1], "--train_steps=4")
     assert code == 1

@@ -258,7 +258,7 @@ def test_decodes_are_the_recorded_ones(tmp_path):
         RECORDED / "vocab.m30k_ende.1000.subwords",
         hparams=RECORDED / "forward/base_v3_small.hparams.json",
     )
-    assert run.reached.step == 1200
+    assert run.progress.step == 1200
     encoder = run.encoders["inputs"]
     model, _ = run.load_model()
     with np.load(decode / "decodes.npz") as arrays:
