@@ -236,7 +236,6 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return ops.scatter_update(buffer, rows[:, None], values)
 
 
-@_faster_on_cpu
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Return `x[b, rows[b, n]]`: [*B, M, ...] -> [*B, N, ...].
 
