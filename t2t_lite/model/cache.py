@@ -28,7 +28,6 @@ from t2t_lite.ops import (
     Tensor,
     batch_matmul,
     dense,
-    fold_constants,
     gather_rows,
     new_buffer,
     uses_tf_cpu,
@@ -93,11 +92,9 @@ class StepWeights(NamedTuple):
         cls, layers: Sequence[Any], softmax: TokenEmbedding, dtype: str
     ) -> Self:
         """Return the weights of the `DecoderLayer`s and of the logits."""
-        return fold_constants(
-            lambda: cls(
-                [LayerWeights.of(layer, dtype) for layer in layers],
-                ops.cast(ops.transpose(softmax.table), dtype),
-            )
+        return cls(
+            [LayerWeights.of(layer, dtype) for layer in layers],
+            ops.cast(ops.transpose(softmax.table), dtype),
         )
 
 

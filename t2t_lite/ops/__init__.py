@@ -284,12 +284,6 @@ def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
 
 
 @_faster_on_cpu
-def fold_constants(make: Callable[[], R]) -> R:
-    """Return `make()`, a function of weights only."""
-    return make()
-
-
-@_faster_on_cpu
 def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
     """Return `x`; `tf_cpu` computes it after `other`."""
     del other

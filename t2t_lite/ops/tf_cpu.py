@@ -9,7 +9,7 @@ the third update of a small model of six layers.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import tensorflow as tf
@@ -253,14 +253,6 @@ def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
     axis, probs = len(largest.shape) - 1, tf.nn.softmax(logits)
     top_prob = tf.gather(probs, largest, batch_dims=axis)
     return tf.gather(logits, largest, batch_dims=axis) - tf.math.log(top_prob)
-
-
-def fold_constants(make: Callable[[], R]) -> R:
-    """Compute a function of fixed weights once, not in each call of a graph."""
-    if not weights_are_frozen():
-        return make()
-    with tf.init_scope():
-        return make()
 
 
 def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
