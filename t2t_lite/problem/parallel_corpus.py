@@ -64,6 +64,7 @@ class ParallelCorpus(Text2TextProblem):
                 f"{self.base_name} has no address to download it from. Give "
                 "the folder of its files with `raw_dir`."
             )
+        import importlib_resources  # noqa: F401 (TFDS does not declare it)
         import tensorflow_datasets as tfds
         from tensorflow_datasets.core import download
 
