@@ -115,12 +115,12 @@ torchtest: $(TORCH)/.installed ## run the model core on PyTorch, in an environme
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@# One package for mypy, which knows of no package_dir: links to the rooms,
-	@# made anew each time, because rooms come and go.
+	@# One package for mypy, which does not know package_dir: links to the folders.
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/t2t_lite
 	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) \
 	  $(TYPES)/t2t_lite
 	$(BIN)/mypy $(TYPES)/t2t_lite
+	$(BIN)/python tests/support/plain_words.py
 
 docs: $(STAMP) ## build the documents into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -37,7 +37,7 @@ MODELS = {
 
 
 def sizes_of(name, flags):
-    """The sizes of one model and its batch, as the sides are told them."""
+    """Return the sizes of one model and its batch, as JSON for the sides."""
     names = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
     sizes = dict(zip(names, MODELS[name], strict=True))
     rows = -(-flags.tokens // flags.length)
@@ -53,7 +53,7 @@ def sizes_of(name, flags):
 
 
 def flops_of_update(sizes):
-    """The model FLOPs of an update, over whole packed rows."""
+    """Return the model FLOPs of an update, over whole packed rows."""
     hparams = HParams(**sizes["model"])
     tokens = sizes["rows"] * sizes["length"]
     return flops.count_training_flops(
@@ -71,7 +71,7 @@ def peer_is_there(python):
 
 
 def compare(task, sizes, flags, peer):
-    """Times the sides in turns.
+    """Time the sides in turns.
 
     Returns: for each side that runs its rounds in seconds, and what it told.
     """
@@ -94,7 +94,7 @@ def compare(task, sizes, flags, peer):
 
 
 def report(model, task, sizes, rounds, flags):
-    """Prints a line of JSON for each side.
+    """Print a line of JSON for each side.
 
     Args:
       model: its name.
@@ -139,7 +139,7 @@ def _range_of(values):
 
 
 def make_parser():
-    """The flags; those of sizes are there to try it with less."""
+    """Return the flags; sizes can be small, to try the script."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", default="base,big")
     parser.add_argument("--tasks", default="train,greedy,beam")

@@ -27,7 +27,7 @@ _RATE, _BETA1, _BETA2, _EPSILON = 1e-4, 0.9, 0.98, 1e-9
 
 
 def make_step(task, sizes):
-    """A function that does a round of a task: its result, and where.
+    """Return a function that does a round of a task: its result, and where.
 
     Args:
       task: "train", "greedy" or "beam".
@@ -55,7 +55,7 @@ def make_step(task, sizes):
 
 
 def _trainer(model, sizes, _):
-    """A function that makes some updates and gives the loss of the last."""
+    """Return a function of some updates, which returns the last loss."""
     batch = _packed_batch(sizes)
     weights = model.trainable_variables
 
@@ -123,7 +123,7 @@ def _packed_batch(sizes):
 
 
 def _decoder(model, sizes, beam_size):
-    """A function that decodes a batch, every sentence to the same length."""
+    """Return a function that decodes a batch, all to the same length."""
     rows, length = sizes["sentences"], sizes["pair"]
     vocab_size = sizes["vocab_size"]
     inputs = np.random.default_rng(1).integers(

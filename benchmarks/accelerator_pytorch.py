@@ -43,7 +43,7 @@ class PackedModel(Model):
 
 
 def make_step(task, sizes):
-    """A function that makes some updates: the last loss, and where.
+    """Return a function that makes some updates: the last loss, and where.
 
     Args:
       task: "train".

@@ -44,7 +44,7 @@ def make_words(random: np.random.Generator) -> list[str]:
 
 
 def write_corpus(folder: pathlib.Path, pairs: int) -> None:
-    """Writes train, dev and test, two files each."""
+    """Write train, dev and test, two files each."""
     random = np.random.default_rng(0)
     words = np.array(make_words(random), object)
     frequencies = np.cumsum(1 / np.arange(1, WORD_TYPES + 1))
@@ -124,7 +124,7 @@ def mib_of(pid: int) -> float:
 
 
 def run(command: list[str]) -> tuple[float, float, float]:
-    """Runs the command: (seconds, processor seconds, peak MiB together)."""
+    """Run the command: (seconds, processor seconds, peak MiB together)."""
     before, started = os.times(), time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     peak, done = [0], threading.Event()
@@ -149,7 +149,7 @@ def run(command: list[str]) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Makes what is needed, runs the command and prints what it took."""
+    """Make what is needed, runs the command and prints what it took."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=5_000_000)
     parser.add_argument("--vocab_size", type=int, default=32_000)
@@ -174,7 +174,7 @@ def report(
     used: float,
     peak: float,
 ) -> None:
-    """Prints what came out and what it took."""
+    """Print what came out and what it took."""
     from t2t_lite import registry
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.plugins import load_plugins

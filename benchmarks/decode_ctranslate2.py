@@ -11,7 +11,7 @@ from side import serve
 
 
 def make_step(sizes, beam_size, compute_type="float32"):
-    """A function that decodes the fixed batch."""
+    """Return a function that decodes the fixed batch."""
     tokens = [f"t{number}" for number in range(sizes["vocab_size"])]
     tokens[:3] = ["<pad>", "</s>", "<unk>"]
     spec = _MODEL_LOADERS["MarianConfig"].get_model_spec(make_model(sizes))

@@ -8,7 +8,7 @@ from transformers import MarianConfig, MarianMTModel
 
 
 def make_model(sizes):
-    """A Marian model, which is the paper's, with random weights."""
+    """Return a Marian model, which is the paper's, with random weights."""
     torch.manual_seed(1)
     config = MarianConfig(
         vocab_size=sizes["vocab_size"],
@@ -32,7 +32,7 @@ def make_model(sizes):
 
 
 def make_step(sizes, beam_size):
-    """A function that decodes the fixed batch."""
+    """Return a function that decodes the fixed batch."""
     torch.set_num_threads(sizes["threads"])
     model = make_model(sizes)
     length = sizes["length"]

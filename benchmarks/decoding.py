@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def main():
-    """Prints tokens a second of every side, and ours over theirs."""
+    """Print tokens a second of every side, and ours over theirs."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer_python", required=True)
     parser.add_argument("--models", default="base,d128", help="of SIZES")
@@ -44,7 +44,7 @@ def main():
 
 
 def compare(title, sizes, beam_size, flags):
-    """Prints a line a side: tokens a second, and ours over its."""
+    """Print a line a side: tokens a second, and ours over its."""
     ours = (sys.executable, str(HERE / "decode_t2t_lite.py"))
     sides = {"t2t-lite": Side(*ours, sizes, beam_size, flags.precision)}
     for peer in flags.peers.split(","):

@@ -19,7 +19,7 @@ IMPORT = "import tensorflow, tensorflow_text"
 
 
 def commands_of(checkout, run, text, export_dir):
-    """What is measured, by name: arguments and stdin."""
+    """Return the measured commands by name: arguments and stdin."""
     scripts = checkout / ".venv" / "bin"
     decoder = [scripts / "t2t-lite-decoder", f"--output_dir={run}"]
     exporter = [scripts / "t2t-lite-exporter", f"--output_dir={run}"]
@@ -46,7 +46,7 @@ def cpu_seconds(command, stdin):
 
 
 def main():
-    """Prints seconds, and how many imports each is worth."""
+    """Print seconds, and how many imports each is worth."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output_dir", required=True, type=Path)
     parser.add_argument("--text", default="seven hundred and two")

@@ -68,14 +68,14 @@ class Data:
             self.targets[split] = [target for _, target in pairs]
 
     def train_trees(self):
-        """Yields the trees of train."""
+        """Yield the trees of train."""
         for words, target in zip(
             self.words["train"], self.targets["train"], strict=True
         ):
             yield rebuild(target.split(), words)[0]
 
     def score(self, split, outputs):
-        """The report on trees as lists of tokens; see `bracket_f1`."""
+        """Return the report on trees as lists of tokens; see `bracket_f1`."""
         return self.problem.evaluate(
             [" ".join(words) for words in self.words[split]],
             self.targets[split],
@@ -84,7 +84,7 @@ class Data:
 
 
 def show(name, report, seconds=None, without=0):
-    """Prints a row."""
+    """Print a row."""
     corrected = report["repairs"].get("corrected_tags", 0)
     tags = "" if seconds is None else f"{report['tagging_accuracy']:.2f}"
     print(
@@ -97,12 +97,12 @@ def show(name, report, seconds=None, without=0):
 
 
 def flat(words):
-    """The tokens of S over all words."""
+    """Return the tokens of S over all words."""
     return ["(S", *map(_tag, words), ")S"]
 
 
 def right_branching(words, label_of, last):
-    """The tokens of a right-branching tree.
+    """Return the tokens of a right-branching tree.
 
     Example, with NP for every number and without `last`:
     `(S It (NP is (NP a test )NP )NP . )S`, with tags for the words.
@@ -130,7 +130,7 @@ def right_branching(words, label_of, last):
 
 
 def left_branching(words, label_of, last):
-    """The tokens of a left-branching tree: the mirror image.
+    """Return the tokens of a left-branching tree: the mirror image.
 
     Punctuation at the end stays under S, too.
     """
@@ -148,7 +148,7 @@ def _tag(word):
 
 
 def edge_labels(parses):
-    """The most frequent label over the last and over the first n words.
+    """Return the most frequent label over the last and over the first n words.
 
     Returns: two functions of n. An n that no constituent has gets the label of
     the next smaller one.
@@ -183,7 +183,7 @@ def _label_of(counts):
 
 
 def best_branching(data, make, by_length):
-    """The best way on dev to make such trees.
+    """Return the best way on dev to make such trees.
 
     Returns: (its name, a function from words to tokens).
     """
@@ -208,21 +208,21 @@ def best_branching(data, make, by_length):
 
 
 def to_nltk(tree):
-    """A tree as nltk's."""
+    """Return a tree as nltk's."""
     if tree.word is not None:
         return NltkTree(tree.label, [tree.word])
     return NltkTree(tree.label, list(map(to_nltk, tree.children)))
 
 
 def from_nltk(tree):
-    """A tree of nltk's as ours."""
+    """Return a tree of nltk's as ours."""
     if isinstance(tree[0], str):
         return Tree(tree.label(), (), tree[0])
     return Tree(tree.label(), tuple(map(from_nltk, tree)))
 
 
 def parse_split(data, split, lexicon, parser, fallback):
-    """The report on a split, seconds of CPU, and sentences without a tree."""
+    """Return the report on a split, CPU seconds, and sentences without tree."""
     start, outputs, without = time.process_time(), [], 0
     for words in data.words[split]:
         found = parser.parse(lexicon.terminals(words))
@@ -269,7 +269,7 @@ def run_pcfg(data, settings, fallback):
 
 
 def main():
-    """Prints the scores of every baseline."""
+    """Print the scores of every baseline."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--raw_dir", help="the folder of the treebank")
     parser.add_argument(

@@ -30,7 +30,7 @@ _ENDINGS = re.compile(
 
 
 def word_classes(word, is_first):
-    """What an unknown word is taken for, the most exact class first.
+    """Return the class of an unknown word, the most exact class first.
 
     The usual scheme: digits, hyphen, capitals and ending. Example, "Reactors"
     as the second word: UNK-cap-s, UNK-cap, UNK.
@@ -76,7 +76,7 @@ class Lexicon:
         self.classes = {c for c, count in classes.items() if count >= fewest}
 
     def terminals(self, words):
-        """The words, with the class in place of each unknown one."""
+        """Return the words, with the class in place of each unknown one."""
         return [
             word if word in self.known else self._class(word, i == 0)
             for i, word in enumerate(self._recased(words))
@@ -96,7 +96,7 @@ class Lexicon:
 
 
 def induce(trees, lexicon, horizontal, vertical):
-    """The grammar of some trees: relative frequencies of nltk productions.
+    """Return the grammar of trees: relative frequencies of productions.
 
     Unary chains above a tag are collapsed; nodes are binarized from the right.
 
@@ -120,7 +120,7 @@ def induce(trees, lexicon, horizontal, vertical):
 
 
 def relative_frequencies(productions):
-    """The grammar that nltk.induce_pcfg would give, without left corners.
+    """Return the grammar of nltk.induce_pcfg, without left corners.
 
     These take it minutes, and only some of nltk's own parsers use them.
     """
@@ -134,7 +134,7 @@ def relative_frequencies(productions):
 
 
 def binarize(tree, horizontal, vertical):
-    """A tree with at most two parts to a node, and without unary chains."""
+    """Return a tree with at most two children a node and no unary chains."""
     binary = tree.copy(deep=True)
     nltk.tree.collapse_unary(binary)
     nltk.tree.chomsky_normal_form(
@@ -147,7 +147,7 @@ def binarize(tree, horizontal, vertical):
 
 
 def restore(tree, words):
-    """A parse as a tree of the treebank: without added nodes, over words."""
+    """Return a parse as a tree of the treebank, without added nodes."""
     for place, word in zip(tree.treepositions("leaves"), words, strict=True):
         tree[place] = word
     nltk.tree.un_chomsky_normal_form(tree, childChar=ADDED)
@@ -201,7 +201,7 @@ class Parser:
             self.rules_of[upper].append(rule)
 
     def _index_chains(self, unary):
-        """The best chain of unary rules from any symbol to any above it.
+        """Return the best chain of unary rules from any symbol to any above it.
 
         Probabilities are at most 1, so no best chain has a cycle.
         """
@@ -228,7 +228,7 @@ class Parser:
         self.chain_score = np.array(score, np.float32)
 
     def parse(self, words):
-        """The best tree, and its log-probability; None if there is no tree."""
+        """Return the best tree and its log-probability, or None."""
         n = len(words)
         # [place, row, place]: of left parts from i to k, right parts k to j
         left = np.full((n, len(self.lefts), n + 1), _NOWHERE, np.float32)
@@ -268,7 +268,7 @@ class Parser:
         return scores
 
     def _of_span(self, chart, pairs, i, j):
-        """The best score of each symbol over i..j by a binary rule."""
+        """Return the best score of each symbol over i..j by a binary rule."""
         left, right = chart
         scores = np.full(len(self.names), _NOWHERE, np.float32)
         if not pairs.size:
@@ -285,7 +285,7 @@ class Parser:
         return scores
 
     def _tree(self, chart, words, symbol, i, j):
-        """The best tree of a symbol over i..j, found again from the chart."""
+        """Return the best tree of a symbol over i..j, from the chart."""
         best, choice = _NOWHERE, None
         for above, chain in [(0.0, (symbol,)), *self.chains.get(symbol, ())]:
             score, parts = self._parts(chart, words, chain[-1], i, j)
@@ -301,7 +301,7 @@ class Parser:
         return children[0]
 
     def _parts(self, chart, words, symbol, i, j):
-        """The best score of a symbol over i..j, and the two parts it has."""
+        """Return the best score of a symbol over i..j and its two children."""
         if j - i == 1:
             return dict(self.words.get(words[i], ())).get(symbol, _NOWHERE), ()
         rules = self.rules_of.get(symbol)

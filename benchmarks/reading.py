@@ -25,7 +25,7 @@ MAX_POSITIONS, MAX_LENGTH, VOCAB_SIZE = 4096, 256, 32_000
 
 
 def make_problem() -> Any:
-    """A problem whose texts are ids, and whose encoder reads them."""
+    """Return a problem whose texts are ids, and whose encoder reads them."""
     from t2t_lite.problem import Problem
 
     class Encoder:
@@ -93,7 +93,7 @@ def one_by_one(files: list[str]) -> Any:
 
 
 def parsing_alone(files: list[str]) -> Any:
-    """Records parsed in batches: ragged, in the files' order."""
+    """Return records parsed in batches: ragged, in the files' order."""
     import tensorflow as tf
 
     feature = {
@@ -121,7 +121,7 @@ def tokens_of(batch: Mapping[str, Any]) -> int:
 
 
 def tokens_per_second(dataset: Any, tokens: int) -> float:
-    """Reads until so many tokens came; the first batch starts the clock."""
+    """Read until so many tokens came; the first batch starts the clock."""
     batches = iter(dataset)
     next(batches)
     start, seen = time.perf_counter(), 0
@@ -150,7 +150,7 @@ def speeds_in_turns(
 
 
 def print_speeds(speeds: Mapping[str, list[float]]) -> None:
-    """Prints medians, and how many times as fast as the first each way is."""
+    """Print medians, and how many times as fast as the first each way is."""
     medians = {n: statistics.median(v) for n, v in speeds.items() if v}
     for name, median in medians.items():
         ratio = median / next(iter(medians.values()))
@@ -158,7 +158,7 @@ def print_speeds(speeds: Mapping[str, list[float]]) -> None:
 
 
 def main() -> None:
-    """Makes the data, reads it in turns and prints medians."""
+    """Make the data, reads it in turns and prints medians."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)

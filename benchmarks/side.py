@@ -64,6 +64,6 @@ class Side:
         return json.loads(line)
 
     def close(self):
-        """Ends the process."""
+        """End the process."""
         self._process.stdin.close()
         self._process.wait()

@@ -75,7 +75,7 @@ def _drop_as_in_the_paper(transformer):
 
 
 def make_step(sizes, precision):
-    """A function that does one whole update on the fixed batch."""
+    """Return a function that does one whole update on the fixed batch."""
     torch.manual_seed(1)
     torch.set_num_threads(sizes["threads"])
     model = Model(sizes)

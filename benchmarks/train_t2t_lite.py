@@ -10,7 +10,7 @@ from t2t_lite.tf_setup import start_tensorflow
 
 
 def make_step(sizes, precision):
-    """A function that does one whole update on the fixed batch."""
+    """Return a function that does one whole update on the fixed batch."""
     start_tensorflow()  # as the commands do
     import tensorflow as tf
 

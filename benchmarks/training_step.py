@@ -28,7 +28,7 @@ SIZES = {
 
 
 def sizes_of(name):
-    """The sizes of one model, as the sides are told them."""
+    """Return the sizes of one model, as JSON for the sides."""
     hidden, filter_size, heads, layers, vocab = SIZES[name]
     return {
         "hidden_size": hidden,
@@ -43,7 +43,7 @@ def sizes_of(name):
 
 
 def hparams_of(sizes, **others):
-    """The hparams of a model of such sizes."""
+    """Return the hparams of a model of such sizes."""
     from t2t_lite.hparam import HParams
 
     names = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
@@ -51,7 +51,7 @@ def hparams_of(sizes, **others):
 
 
 def compare(name, precision, peer_python, rounds):
-    """Prints a line: positions a second of both, and their ratio."""
+    """Print a line: positions a second of both, and their ratio."""
     sizes = sizes_of(name)
     ours = Side(
         sys.executable, str(HERE / "train_t2t_lite.py"), sizes, precision
@@ -78,7 +78,7 @@ def compare(name, precision, peer_python, rounds):
 
 
 def main():
-    """Compares every size in every precision asked for."""
+    """Compare every size in every precision."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer_python", required=True)
     parser.add_argument("--sizes", default="d128,d256,base")

@@ -31,12 +31,12 @@ DECODING = {
 
 
 def python_of(checkout):
-    """The interpreter of a checkout's own environment."""
+    """Return the interpreter of a checkout's own environment."""
     return str(checkout / ".venv" / "bin" / "python")
 
 
 def sides(before, script, *arguments):
-    """The two checkouts' answers to one benchmark, as running sides."""
+    """Return the running sides of both checkouts."""
     return [
         Side(
             python_of(checkout),
@@ -48,7 +48,7 @@ def sides(before, script, *arguments):
 
 
 def in_turns(name, seconds_of, rounds):
-    """Prints the ratio of the older one's seconds to ours.
+    """Print the ratio of the older one's seconds to ours.
 
     Args:
       name: of what is measured.
@@ -97,7 +97,7 @@ def compare_data_generation(before, corpus, rounds):
 
 
 def main():
-    """Compares what was asked for."""
+    """Compare the checkouts as the flags say."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--before", required=True, type=Path)
     parser.add_argument("--sizes", default="d128,d256,base")

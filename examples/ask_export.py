@@ -14,7 +14,7 @@ import sys
 
 
 def newest_version(export_dir: pathlib.Path) -> pathlib.Path:
-    """The folder itself, or the version in it with the largest number."""
+    """Return the folder, or the version in it with the largest number."""
     versions = [f for f in export_dir.glob("[0-9]*") if f.name.isdecimal()]
     versions.sort(key=lambda folder: int(folder.name))
     for folder in (export_dir, *reversed(versions)):
@@ -24,7 +24,7 @@ def newest_version(export_dir: pathlib.Path) -> pathlib.Path:
 
 
 def main() -> None:
-    """Prints a translation for each text."""
+    """Print a translation for each text."""
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     version = newest_version(pathlib.Path(sys.argv[1]))

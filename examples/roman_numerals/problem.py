@@ -30,7 +30,7 @@ class RomanNumerals(Text2TextProblem):
     vocab_size = 300
 
     def samples(self, split, raw):
-        """Yields pairs such as ("1987", "MCMLXXXVII").
+        """Yield pairs such as ("1987", "MCMLXXXVII").
 
         The order is shuffled with a fixed seed, and each number is in one
         split only. `raw` finds files; this problem needs none.
@@ -47,7 +47,7 @@ class RomanNumerals(Text2TextProblem):
 
 
 def roman(number):
-    """The Roman numeral of a number: 9 -> "IX"."""
+    """Return the Roman numeral of a number: 9 -> "IX"."""
     numeral = ""
     for value, symbol in _SYMBOLS.items():
         count, number = divmod(number, value)

@@ -211,8 +211,8 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest values, in two stages for wide rows.
 
     The k largest values of a row lie in the k blocks with the largest maxima,
-    or after the last whole block. Search at d128 775 -> 624 ms (beside another
-    process).
+    or after the last whole block. Search at d128 775 -> 624 ms (with another
+    process running).
     """
     top = functools.partial(tf.raw_ops.TopKV2, sorted=True)
     count, size = shape_list(x)
