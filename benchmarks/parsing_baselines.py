@@ -29,10 +29,10 @@ from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import (
-    MARKS,
     PUNCTUATION,
+    PUNCTUATION_TAGS,
+    delinearize,
     linearize,
-    rebuild,
 )
 from t2t_lite.parsing.trees import NO_TAG, Tree
 from t2t_lite.plugins import load_plugins
@@ -72,7 +72,7 @@ class Data:
         for words, target in zip(
             self.words["train"], self.targets["train"], strict=True
         ):
-            yield rebuild(target.split(), words)[0]
+            yield delinearize(target.split(), words)[0]
 
     def score(self, split, outputs):
         """Return the report on trees as lists of tokens; see `bracket_f1`."""
@@ -135,7 +135,7 @@ def left_branching(words, label_of, last):
     Punctuation at the end stays under S, too.
     """
     end = len(words)
-    while end and words[end - 1] in MARKS:
+    while end and words[end - 1] in PUNCTUATION_TAGS:
         end -= 1
     mirrored = right_branching(words[:end][::-1], label_of, last)
     other = {"(": ")", ")": "("}
@@ -144,7 +144,7 @@ def left_branching(words, label_of, last):
 
 
 def _tag(word):
-    return MARKS.get(word, NO_TAG)
+    return PUNCTUATION_TAGS.get(word, NO_TAG)
 
 
 def edge_labels(parses):

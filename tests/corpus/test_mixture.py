@@ -7,7 +7,7 @@ import pytest
 
 from t2t_lite.corpus.mixture import (
     Corpus,
-    checked,
+    normalize_corpora,
     oversample,
     read_corpora,
     target_counts,
@@ -41,10 +41,10 @@ def test_corpora_are_files_with_shares_and_tags(value, corpora):
 
 def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    kept = checked("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
+    kept = normalize_corpora("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
     assert kept == f"{tmp_path}/a.tsv:0.7:web,{tmp_path}/b.tsv.xz:0.3"
-    assert checked(kept) == kept
-    assert checked(tmp_path / "a.tsv") == f"{tmp_path}/a.tsv"
+    assert normalize_corpora(kept) == kept
+    assert normalize_corpora(tmp_path / "a.tsv") == f"{tmp_path}/a.tsv"
 
 
 @pytest.mark.parametrize(
