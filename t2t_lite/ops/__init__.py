@@ -7,6 +7,7 @@
 import contextlib
 import contextvars
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -243,11 +244,15 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
       x: [*B, M, ...].
       rows: int32 [*B, N]; B may be several axes.
     """
-    axis = len(rows.shape) - 1
-    more = (1,) * (len(x.shape) - len(rows.shape))
-    return ops.take_along_axis(
-        x, ops.reshape(rows, (*ops.shape(rows), *more)), axis
-    )
+    *batch, count = ops.shape(rows)
+    size, *rest = ops.shape(x)[len(batch) :]
+    groups = math.prod(batch)
+    # Rows of [G * M, ...]: `take_along_axis` fails on tensors without elements.
+    flat = ops.reshape(x, (groups * size, *rest))
+    first = ops.arange(groups, dtype="int32") * size
+    rows = ops.reshape(rows, (groups, count)) + first[:, None]
+    found = ops.take(flat, rows, axis=0)  # [G, N, ...]
+    return ops.reshape(found, (*batch, count, *rest))
 
 
 def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
