@@ -122,7 +122,7 @@ def test_own_text_needs_its_flags_once(datagen, text_flags, tmp_path):
         (["--source=a"], 2, ["--source", "--target"]),
         (["--pairs=none.tsv"], 1, ["none.tsv"]),
         (["--pairs=a.tsv", "--raw_dir=x"], 2, ["--raw_dir"]),
-        (["--pairs=a.tsv", "--tfds_dir=x"], 2, ["TensorFlow Datasets"]),
+        (["--pairs=a.tsv", "--tfds_dir=x"], 2, ["--tfds_dir"]),
         (["--pairs=a.tsv", "--name=wmt_ende"], 2, ["another problem"]),
         (["--holdout=0"], 2, ["holdout", "'0'"]),
         (["--problem=wmt_ende", "--source=a"], 2, ["source", "wmt_ende"]),

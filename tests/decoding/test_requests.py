@@ -62,7 +62,7 @@ def test_a_text_is_one_line_and_keeps_every_other_character():
             "bad_phrases must",
         ),
         (b'{"text": "a", "constraint": []}', "Did you mean constraints?"),
-        (b'{"text": "a", "error": "b"}', "got 'error'"),
+        (b'{"text": "a", "error": "b"}', "'error'"),
     ],
 )
 def test_a_wrong_line_is_a_request_with_a_short_error(line, error):

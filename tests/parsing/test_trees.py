@@ -78,7 +78,7 @@ def test_a_tree_may_have_spaces_wherever_brackets_allow_them():
         (["(S (NN a)))"], "line 1, column 11", "')'"),
         (["(S (NN a)  ) ) )"], "line 1, column 14", "')'"),
         ([")"], "line 1, column 1", "')'"),
-        (["", "  (S (NP (PRP It))", "(VP ("], "line 2, column 3", "3 open"),
+        (["", "  (S (NP (PRP It))", "(VP ("], "line 2, column 3", "3 unclosed"),
         (["(S (NN a(b)))"], "line 1, column 9", "'('"),
         (["(S (NN a)b))"], "line 1, column 10", "'b'"),
         (["(S (: :-() (NN a))"], "line 1, column 9", "'('"),

@@ -123,7 +123,7 @@ class TinyRun:
         self.vocab_sizes = VOCAB_SIZE, VOCAB_SIZE
         self.data = TinyData(seed, self.hparams.packing)
 
-    def record(self, **facts):
+    def update_config(self, **facts):
         self.config |= facts
 
     def model(self):
