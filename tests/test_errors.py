@@ -33,7 +33,7 @@ def of_graph():
         (of_system(errno.EROFS), "/data/x: Read-only", "can be written to"),
         (of_system(errno.ENAMETOOLONG), "/data/x: File", "shorter name"),
         (of_system(errno.EISDIR), "/data/x: Is a directory", "Is a directory"),
-        (MemoryError(), "out of memory: ", "`beam_size"),
+        (MemoryError(), "out of memory: ", "`beam_size`"),
         (ValueError("bad\nworse"), "ValueError: bad", "bad"),
         (KeyError(), "KeyError", "KeyError"),
         (
@@ -52,7 +52,7 @@ def of_graph():
         (
             tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"),
             "out of memory: ",
-            "`beam_size",
+            "`beam_size`",
         ),
         (of_graph, "", ""),
     ],

@@ -107,7 +107,7 @@ def test_nothing_found_says_what_was_looked_for(tmp_path):
 
 def test_one_side_alone_is_one_clear_error(tmp_path):
     fill(tmp_path, train__1__xx="a", train__1__yy="A", train__2__yy="B")
-    with pytest.raises(T2TLiteError, match=r"train\.2\.yy .*train\.2\.xx"):
+    with pytest.raises(T2TLiteError, match=r"train\.2\.yy.* train\.2\.xx"):
         find_parallel_files(tmp_path, ["train"], XY)
 
 

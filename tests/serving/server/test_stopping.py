@@ -58,7 +58,7 @@ def test_a_signal_while_a_model_loads_stops_the_server(
     ("flags", "code", "message"),
     [
         ([], 2, "--model_base_path is required"),
-        (["--model_base_path=VERSION"], 2, "is a version. Give"),
+        (["--model_base_path=VERSION"], 2, "is a version"),
         (["--model_base_path=x", "--model_name="], 2, "--model_name"),
         (["--model_base_path=/nothing"], 2, "/nothing"),
         (["--port=65536"], 2, "--port"),
@@ -80,6 +80,6 @@ def test_a_port_that_is_taken_is_named(tmp_path, flag):
     (tmp_path / "1" / "saved_model.pb").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(T2TLiteError, match=f"--{flag}={port}: .* in use"):
+        with pytest.raises(T2TLiteError, match=f"`{flag}={port}`: .* in use"):
             with serving(tmp_path, Held().load, **{flag: port}):
                 pass
