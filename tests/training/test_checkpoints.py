@@ -191,7 +191,7 @@ def test_damage_is_one_clear_error(tmp_path, damage):
 
 def test_another_models_checkpoint_is_refused(tmp_path):
     saved = _save(tmp_path, 1, shape=(4, 2))
-    with pytest.raises(T2TLiteError, match=r"\[4, 2\].*\[3, 2\]"):
+    with pytest.raises(T2TLiteError, match=r"\[3, 2\].*\[4, 2\]"):
         checkpoints.restore(saved.path, _kernel())
     with pytest.raises(T2TLiteError, match="model/bias"):
         checkpoints.restore(saved.path, {"model/bias": tf.Variable(0.0)})
