@@ -1,7 +1,6 @@
-"""Resumable output: a killed command resumes its file when it runs again.
+"""Resumable output: the same command resumes a partial file.
 
-`FILE.partial` holds the lines so far, `FILE.partial.json` the options that
-produced them. Both are deleted when FILE is complete.
+`FILE.partial` holds the lines so far, `FILE.partial.json` their options.
 """
 
 import contextlib
@@ -34,13 +33,12 @@ def open_resumable(
     Args:
       path: the complete file.
       options: everything that the lines depend on; a later call with equal
-        options appends. None: the file always starts empty.
-      overwrite: start with an empty file in any case.
+        options appends. None: the file always starts empty, as with overwrite.
+      overwrite: start with an empty file.
       note: called with a message about the lines kept after an exception.
 
     Yields:
-      A function that writes a line unbuffered, and the number of lines that an
-      earlier process wrote.
+      A function that writes a line, and the number of lines already written.
 
     Raises:
       UsageError: the partial file was written with different options.
@@ -71,7 +69,6 @@ def open_resumable(
                     f"{' '.join(sorted(changes))}: start with `overwrite`."
                 )
         else:
-            # Truncate first, so that lines never precede other options.
             num_kept = file.truncate(0)
             record.unlink(missing_ok=True)
             if options is not None:

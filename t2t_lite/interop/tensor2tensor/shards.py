@@ -1,7 +1,7 @@
 """Import of shards that tensor2tensor wrote, without a copy.
 
-A record is a tf.train.Example with int64 `inputs` and `targets`, EOS last. In
-problems `..._packed`, a record is a row of several pairs; see `data.packing`.
+A record is a tf.train.Example with int64 `inputs` and `targets`, EOS last; in
+problems `..._packed` a row of several pairs.
 """
 
 import collections
@@ -33,14 +33,13 @@ def import_shards(
     """Check the shards `NAME-train-*`, ... of a problem; write their manifest.
 
     Args:
-      folder: folder of the shards.
+      folder: folder of the shards, to which the vocabulary is copied.
       problem: problem of the shards.
-      vocabulary: the shared vocabulary file, or source and target vocabulary;
-        copied to `folder`.
+      vocabulary: the shared vocabulary file, or source and target.
 
     Raises:
-      T2TLiteError: shards or vocabulary are missing, damaged or have another
-        format, or t2t-lite generated the data. No file is written.
+      T2TLiteError: shards or vocabulary are missing or damaged, or t2t-lite
+        generated the data. No file is written.
     """
     name, has_data = problem.base_name, Manifest.path(folder, problem).exists()
     if has_data and _MADE_BY not in Manifest.load(folder, problem).versions:
@@ -81,10 +80,9 @@ def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
     found = sorted(folder.glob(f"{glob.escape(prefix)}-?????-of-?????"))
     count = len(found) or split != "test"
     names = [f"{prefix}-{i:05d}-of-{count:05d}" for i in range(count)]
-    if (found_names := [path.name for path in found]) != names:
+    if [path.name for path in found] != names:
         raise T2TLiteError(
-            f"{folder} must contain all shards of one copy of {prefix} (got "
-            f"{', '.join(found_names) or 'none'})."
+            f"{folder} must contain all shards of {prefix}; got {found}."
         )
     return found
 

@@ -1,7 +1,4 @@
-"""Limits, errors and metrics of requests.
-
-The metrics use the default registry of `prometheus_client`.
-"""
+"""Limits, errors and metrics (of prometheus_client) of requests."""
 
 import asyncio
 import contextlib
@@ -60,10 +57,7 @@ class ApiError(Exception):
 
 @contextlib.contextmanager
 def record_request(api: str) -> Iterator[None]:
-    """Count a request and measure its latency; log internal errors.
-
-    Args:
-      api: "REST" or "gRPC".
+    """Count a request of "REST" or "gRPC" and its latency; log internal errors.
 
     Raises:
       ApiError: the block raises an error; other errors become INTERNAL.
