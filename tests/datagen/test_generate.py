@@ -284,8 +284,10 @@ def run_endless_pool(folder):
             encode.CHUNK_PAIRS = 4
             encode.MIN_CHUNKS_FOR_POOL = 2
             problem = Endless(10**9)
-            options = {"processes": 2, "progress": False}
-            DataGenerator(problem, sys.argv[1], **options).run()
+            generator = DataGenerator(
+                problem, sys.argv[1], processes=2, progress=False
+            )
+            generator.run()
     """
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
