@@ -255,6 +255,7 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     return ops.reshape(found, (*batch, count, *rest))
 
 
+@_faster_on_cpu
 def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     """Return `x` with `values` added to some rows; rows may repeat.
 

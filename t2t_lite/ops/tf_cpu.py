@@ -207,6 +207,15 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
 
 
+def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
+    """Add in place if `x` is not read again.
+
+    `segment_sum` makes another array as large as `x`: for the gradient of the
+    softmax, as large as a block of logits.
+    """
+    return tf.tensor_scatter_nd_add(x, rows[:, None], values)
+
+
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest values, in two stages for wide rows.
 
