@@ -42,7 +42,7 @@ ESCAPE = "\uf8f0"
 _ESCAPES = {"\u2581": f"{ESCAPE}B", ESCAPE: f"{ESCAPE}A"}
 
 # Size at which a word table is cleared: its characters, and 64 for each word.
-_MAX_CHARACTERS = 1 << 25
+MAX_TABLE_CHARACTERS = 1 << 25
 _WORD_COST = 64
 
 
@@ -193,7 +193,7 @@ class _WordTable:
             ends.append(len(numbers))
         self._encode_new_words()
         rows = self._join(np.array(numbers), np.array(ends, np.int64))
-        if self._characters > _MAX_CHARACTERS:
+        if self._characters > MAX_TABLE_CHARACTERS:
             self._clear()
         return rows
 

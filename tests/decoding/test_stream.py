@@ -272,13 +272,13 @@ def test_a_long_line_is_truncated_with_a_note(translator, caplog):
     assert "line 1: truncated to 20 tokens" in caplog.text
 
 
-def test_a_result_is_one_line(translator, monkeypatch):
+def test_a_result_is_one_line(model, encoder, monkeypatch):
     monkeypatch.setattr(
-        translator.target_encoder,
+        encoder,
         "decode_tf",
         lambda ids: tf.fill([tf.shape(ids)[0]], "a\nb\r\nc\rd"),
     )
-    monkeypatch.setattr(translator, "_graphs", {})
+    translator = Translator(model, encoder, encoder)
     assert texts(translate_lines(translator, ["eins"])) == ["a b c d"]
 
 
