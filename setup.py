@@ -1,4 +1,4 @@
-"""Where the packages are: one import package from four folders.
+"""Map four folders to one import package.
 
 The rooms at the top of the repository (`problems/`, `hparams/`, `bin/`) install
 inside `t2t_lite`, so no generic name lands in a user's site-packages. All else

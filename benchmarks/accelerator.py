@@ -65,7 +65,7 @@ def flops_of_update(sizes):
 
 
 def peer_is_there(python):
-    """Whether an interpreter has PyTorch."""
+    """Return whether an interpreter has PyTorch."""
     command = [python, "-c", "import torch"]
     return not subprocess.run(command, stderr=subprocess.DEVNULL).returncode
 

@@ -1,4 +1,4 @@
-"""What a parser has to beat: branching trees, and a PCFG of the same files.
+"""Baselines of parsing: branching trees, and a PCFG of the same files.
 
     .venv/bin/pip install nltk
     .venv/bin/python benchmarks/parsing_baselines.py --raw_dir=TREEBANK

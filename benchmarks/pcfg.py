@@ -52,7 +52,7 @@ def word_classes(word, is_first):
 
 
 class Lexicon:
-    """Which words a grammar knows, and what it takes others for.
+    """The words that a grammar knows, and the classes of others.
 
     A word of train that is as rare as `rare` is read as its class there, too,
     so that the grammar learns what tags unknown words have. A class with fewer

@@ -1,1 +1,1 @@
-"""From shards to batches: manifest, bucketing, packing and input pipeline."""
+"""Shards to batches: manifest, bucketing, packing and input pipeline."""

@@ -6,9 +6,9 @@ an ancestry table remembers in which of the K slots each past position of a
 hypothesis lies, and becomes a mask over all the cached positions. When beams
 are selected again, only this table of small integers is gathered.
 
-The cache has room for L positions and grows when the search needs more, so a
-search that ends early never pays for its limit. Outside of a TensorFlow graph,
-where no shape may change in a loop, L is the limit.
+The cache has room for L positions. In a TensorFlow graph without a GPU it grows
+when the search needs more, so a search that ends early never pays for its
+limit. Elsewhere L is the limit.
 """
 
 from collections.abc import Sequence

@@ -10,15 +10,12 @@ the third update of a small model of six layers.
 
 import functools
 from collections.abc import Sequence
-from typing import TypeVar
 
 import tensorflow as tf
 
 from t2t_lite import ops
 from t2t_lite.ops import DROPOUT_STEPS, Tensor
 from t2t_lite.tf_setup import weights_are_frozen
-
-R = TypeVar("R")
 
 # From so many columns on, transposing a kernel is worth a pass over it.
 _WIDE = 512
@@ -87,7 +84,7 @@ def _wide_product(x, kernel, bias, relu):
 
     oneDNN is that much slower where it transposes a wide kernel itself, and
     TensorFlow makes a plain transposition part of the product. Training step at
-    base 4,390 -> 4,250 ms.
+    base 4,357 -> 4,260 ms.
     """
 
     @tf.custom_gradient
@@ -118,10 +115,10 @@ def _wide_product(x, kernel, bias, relu):
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """Multiply float [B, H, A, C] by [B, H, C, E].
 
-    In training, TensorFlow's kernel without broadcasting is faster. In a search
-    A, the beam, is static, and up to 8 rows are faster one by one: oneDNN takes
-    longer to set up their product than to compute it. Training step at base
-    4,910 -> 4,600 ms.
+    Training uses TensorFlow's kernel without broadcasting. In a search A, the
+    beam, is static, and up to 8 rows are multiplied one by one, because oneDNN
+    takes long to set up a small product. No gain was measured: training step at
+    base 4,108 -> 4,080 ms, search at d128 303 -> 311 ms.
     """
     rows = x.shape[2]
     if rows is None:
@@ -220,8 +217,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest values, in two stages for wide rows.
 
     The k largest values of a row lie in the k blocks with the largest maxima,
-    or after the last whole block. Search at d128 775 -> 624 ms (with another
-    process running).
+    or after the last whole block. Search at d128 364 -> 282 ms.
     """
     top = functools.partial(tf.raw_ops.TopKV2, sorted=True)
     count, size = shape_list(x)
@@ -254,7 +250,7 @@ def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
 
     It is computed from the largest logit and its probability: softmax reads a
     row once; a difference, exponentials and their sum read it three times.
-    Search at d128 8 % faster.
+    Search at d128 304 -> 292 ms.
     """
     logits = tf.cast(logits, tf.float32)
     if largest is None:

@@ -75,10 +75,7 @@ def import_run(
       UsageError: `vocabulary` or `output_dir` is invalid.
       T2TLiteError: a file is damaged, or the logits differ.
     """
-    if output_dir.exists() and any(output_dir.iterdir()):
-        raise UsageError(
-            f"output_dir must be a new or empty folder (got {output_dir})."
-        )
+    _require_empty(output_dir)
     encoders = _open_vocabularies(problem, vocabulary)
     if len({each.vocab_size for each in encoders.values()}) > 1:
         # tensor2tensor ignores the hparam if the sizes differ.
@@ -101,9 +98,8 @@ def import_run(
     config["has_checkpoints"] = True
     run = Run(output_dir, config, problem, encoders)
     if data_dir:
-        manifest = run.data.manifest  # has the same vocabulary
-        config["data"]["fingerprint"] = manifest.digest
-        config["data"]["seed"] = manifest.seed
+        found = run.data.manifest  # has the same vocabulary
+        config["data"] |= {"fingerprint": found.digest, "seed": found.seed}
     model = _import_weights(run, variables, space)
     if verify:
         messages.append(_compare_logits(model, verify))
@@ -118,6 +114,13 @@ def import_run(
     state = {"step": step, "position": [0, 0, 0], "seed": seed}
     _write_run(output_dir, config, vocabulary, tensors, state)
     return run, messages
+
+
+def _require_empty(folder):
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(
+            f"output_dir must be a new or empty folder (got {folder})."
+        )
 
 
 def _write_run(output_dir, config, vocabulary, tensors, state):
