@@ -4,6 +4,7 @@ The values are in the registered sets (`hparams/`).
 """
 
 import dataclasses
+import functools
 import json
 import re
 from typing import Annotated, Any, Literal, NoReturn
@@ -15,6 +16,7 @@ from t2t_lite.validators import (
     parse_key_values,
     real,
     require_known,
+    setting,
     validate,
 )
 
@@ -24,6 +26,12 @@ Fraction = Annotated[float, real(at_least=0, below=1)]
 # The range of normal float32 numbers.
 Positive = Annotated[float, real(at_least=1e-37, at_most=1e38)]
 PositiveOrZero = Annotated[float, real(at_least=0)]
+
+_model = functools.partial(setting, group="Model")
+_regularization = functools.partial(setting, group="Regularization")
+_update = functools.partial(setting, group="Update")
+_run = functools.partial(setting, group="Run")
+_decoding = functools.partial(setting, group="Decoding")
 
 # Schedules whose rate decays to 0 at the end of training.
 FALLING_SCHEDULES = ("linear", "cosine")
@@ -41,34 +49,76 @@ class ModelHParams:
       UsageError: a value has the wrong type or breaks a rule.
     """
 
-    hidden_size: Count = 512  # d_model
-    filter_size: Count = 2048  # d_ff
-    num_heads: Count = 8  # h
-    key_depth: Count | None = None  # d_k per head; none: d_model / h
-    value_depth: Count | None = None  # d_v per head; none: d_model / h
-    num_hidden_layers: Count = 6  # N, of the encoder and of the decoder
-    num_encoder_layers: Count | None = None  # none: num_hidden_layers
-    num_decoder_layers: Count | None = None  # none: num_hidden_layers
-    shared_embedding: bool = True  # one matrix for source, target and softmax
-    vocab_divisor: Count = 1  # V is rounded up to a multiple of this
-    # Factor of embeddings: the square root of d_model (section 3.4), or none.
-    embedding_scale: Literal["sqrt_depth", "none"] = "sqrt_depth"
-    # Add a learned vector to all source embeddings (tensor2tensor).
-    target_space_embedding: bool = False
-    norm_placement: Literal["post", "pre"] = "post"  # the paper uses "post"
-    norm_epsilon: Positive = 1e-6  # added to the variance
-    # Section 3.5; all sines first (tensor2tensor); table 3, row E; none.
+    hidden_size: Count = _model(512, "d_model, the size of all layers' outputs")
+    filter_size: Count = _model(2048, "d_ff, the size of feed-forward layers")
+    num_heads: Count = _model(8, "h, the attention heads of a layer")
+    key_depth: Count | None = _model(None, "d_k per head; none: d_model / h")
+    value_depth: Count | None = _model(None, "d_v per head; none: d_model / h")
+    num_hidden_layers: Count = _model(6, "N, of the encoder and the decoder")
+    num_encoder_layers: Count | None = _model(
+        None, "layers of the encoder; none: num_hidden_layers"
+    )
+    num_decoder_layers: Count | None = _model(
+        None, "layers of the decoder; none: num_hidden_layers"
+    )
+    shared_embedding: bool = _model(
+        True,
+        "one matrix for source, target and softmax; requires one vocabulary",
+    )
+    vocab_divisor: Count = _model(
+        1,
+        "divisor to a multiple of which V, the vocabulary size, is rounded up",
+    )
+    embedding_scale: Literal["sqrt_depth", "none"] = _model(
+        "sqrt_depth",
+        "factor of the embeddings: sqrt_depth, the square root of d_model "
+        "(section 3.4), or none",
+    )
+    target_space_embedding: bool = _model(
+        False, "add a learned vector to all source embeddings, as tensor2tensor"
+    )
+    norm_placement: Literal["post", "pre"] = _model(
+        "post", "layer normalization after each sublayer (the paper), or before"
+    )
+    norm_epsilon: Positive = _model(
+        1e-6, "constant added to the variance in layer normalization"
+    )
     position_encoding: Literal[
         "interleaved", "concatenated", "learned", "none"
-    ] = "interleaved"
-    max_relative_position: Count | None = None  # k of arXiv:1803.02155
-    attention_window: Count | None = None  # r of self-attention; none: all
-    max_length: Count = 256  # tokens per side, EOS included, in training
-    # Packed rows: sentences start with the previous sentence's last id.
-    shift_across_segments: bool = False
-    residual_dropout: Fraction = 0.1  # P_drop; also on embedding + position
-    attention_dropout: Fraction = 0.0  # on the attention weights
-    relu_dropout: Fraction = 0.0  # inside the feed-forward layer
+    ] = _model(
+        "interleaved",
+        "interleaved sines and cosines (section 3.5), concatenated sines and "
+        "cosines (tensor2tensor), learned (table 3, row E), or none",
+    )
+    max_relative_position: Count | None = _model(
+        None,
+        "largest distance k of relative self-attention (arXiv:1803.02155); "
+        "none: no relative positions",
+    )
+    attention_window: Count | None = _model(
+        None, "radius r of restricted self-attention; none: all positions"
+    )
+    max_length: Count = _model(
+        256,
+        "maximum tokens per side, EOS included; training drops longer pairs, "
+        "and decoding truncates longer sources",
+    )
+    shift_across_segments: bool = _model(
+        False,
+        "in packed rows, start a sentence with the last id of the previous "
+        "sentence, as tensor2tensor",
+    )
+    residual_dropout: Fraction = _regularization(
+        0.1,
+        "P_drop, on the output of each sublayer and on the sum of embedding "
+        "and position",
+    )
+    attention_dropout: Fraction = _regularization(
+        0.0, "dropout of the attention weights"
+    )
+    relu_dropout: Fraction = _regularization(
+        0.0, "dropout inside feed-forward layers"
+    )
 
     def __post_init__(self) -> None:
         validate(self)
@@ -126,12 +176,24 @@ class ModelHParams:
 class HParams(ModelHParams):
     """The hyperparameters of a model, its training and its decoding."""
 
-    # One update.
-    label_smoothing: Fraction = 0.1  # eps_ls, spread over V - 1 other tokens
-    batch_tokens: Count = 25000  # positions of one update per side, in total
-    gradient_accumulation_steps: Count = 8  # passes per update
-    packing: bool = False  # several pairs per row of max_length; else buckets
-    clip_norm: Positive | None = None  # maximum global gradient norm; none: off
+    label_smoothing: Fraction = _regularization(
+        0.1, "probability spread over the V - 1 other tokens (section 5.4)"
+    )
+    batch_tokens: Count = _update(
+        25000,
+        "positions of an update on each side, padding included, on all devices",
+    )
+    gradient_accumulation_steps: Count = _update(
+        8, "passes that an update is split into; more passes use less memory"
+    )
+    packing: bool = _update(
+        False, "several pairs in each row of max_length positions; else buckets"
+    )
+    clip_norm: Positive | None = _update(
+        None,
+        "maximum norm of all gradients together, per target token; none: no "
+        "clipping",
+    )
     schedule: Literal[
         "paper",
         "inverse_sqrt",
@@ -139,34 +201,59 @@ class HParams(ModelHParams):
         "linear",
         "cosine",
         "constant",
-    ] = "paper"
-    # Schedule "paper": factor on equation 3; other schedules: peak rate.
-    learning_rate: Positive = 1.0
-    warmup_steps: Count = 4000  # optimizer updates until the peak rate
-    schedule_offset: CountOrZero = 0  # delay of the schedule in updates
-    optimizer: Literal["adam", "adamw", "adafactor"] = "adam"
-    weight_decay: PositiveOrZero = 0.0  # of matrices, times the rate; adamw
-    adam_beta1: Fraction = 0.9  # adam and adamw
-    adam_beta2: Fraction = 0.98
-    adam_epsilon: Positive = 1e-9
-    # Type of the activations; weights are always float32.
-    precision: Literal["float32", "bfloat16"] = "float32"
-
-    # The whole run.
-    train_steps: Count = 100000  # optimizer updates
-    cooldown: Fraction = 0.0  # last fraction of updates, with a falling rate
-    average_checkpoints: Count = 5  # checkpoints averaged after training
-    ema_decay: Fraction = 0.0  # of the moving average of the weights; 0: none
-
-    # Decoding.
-    beam_size: Count = 4
-    # score = log p / ((5 + n) / 6) ** alpha
-    length_penalty_alpha: PositiveOrZero = 0.6
-    # Maximum target length minus source length, in tokens.
-    extra_decode_length: CountOrZero = 50
-    # Tokens to which sources are truncated, EOS included; none: max_length.
-    max_source_length: Count | None = None
-    constrained_search: bool = False  # for problems with an output constraint
+    ] = _update("paper", "learning rate schedule")
+    learning_rate: Positive = _update(
+        1.0,
+        "with schedule=paper a factor on equation 3; with other schedules the "
+        "peak rate",
+    )
+    warmup_steps: Count = _update(4000, "updates until the peak rate")
+    schedule_offset: CountOrZero = _update(
+        0, "updates by which the schedule is delayed; 1 in tensor2tensor"
+    )
+    optimizer: Literal["adam", "adamw", "adafactor"] = _update(
+        "adam", "optimizer"
+    )
+    weight_decay: PositiveOrZero = _update(
+        0.0, "decay of matrices per update, times the rate; with adamw"
+    )
+    adam_beta1: Fraction = _update(
+        0.9, "decay of the mean of gradients; with adam and adamw"
+    )
+    adam_beta2: Fraction = _update(
+        0.98, "decay of the mean of squared gradients"
+    )
+    adam_epsilon: Positive = _update(
+        1e-9, "constant added to the root of that mean"
+    )
+    precision: Literal["float32", "bfloat16"] = _update(
+        "float32", "type of the activations; weights are always float32"
+    )
+    train_steps: Count = _run(100000, "optimizer updates")
+    cooldown: Fraction = _run(
+        0.0, "last fraction of the updates, in which the rate falls to 0"
+    )
+    average_checkpoints: Count = _run(
+        5, "last checkpoints that are averaged after training"
+    )
+    ema_decay: Fraction = _run(
+        0.0, "decay of the moving average of the weights; 0: no average"
+    )
+    beam_size: Count = _decoding(4, "beams per sentence; 1: greedy search")
+    length_penalty_alpha: PositiveOrZero = _decoding(
+        0.6,
+        "length penalty: score = log-probability / ((5 + length) / 6) ** alpha",
+    )
+    extra_decode_length: CountOrZero = _decoding(
+        50, "maximum target length minus source length, in tokens"
+    )
+    max_source_length: Count | None = _decoding(
+        None,
+        "tokens to which sources are truncated, EOS included; none: max_length",
+    )
+    constrained_search: bool = _decoding(
+        False, "search only for valid outputs, such as trees"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
