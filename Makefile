@@ -63,7 +63,7 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "  tensorboard --logdir=$(QUICKSTART)/run"
 	@echo "  t2t-lite-registry"
 	@echo "  t2t-lite-trainer --problem=multi30k_ende --hparams=transformer_multi30k"
-	@echo "  docs/tutorial.md goes on from here, docs/your-data.md with your own corpus."
+	@echo "  docs/get-started.md continues from here, docs/your-text.md with your own corpus."
 
 test: $(STAMP) ## run the test suite, minutes
 	$(BIN)/python -m pytest -m "not slow" --numprocesses=$(TEST_PROCESSES) \
@@ -123,6 +123,7 @@ lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/python tests/support/plain_words.py
 
 docs: $(STAMP) ## build the documents into site/
+	$(BIN)/python docs/option_tables.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 format: $(STAMP) ## put style and formatting right

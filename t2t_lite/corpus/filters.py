@@ -2,7 +2,7 @@
 
 A problem declares filters and their limits: `filters = {"length": 80,
 "identical": True}`, on a command line `length=80,identical`. A table in
-docs/your-data.md describes each filter.
+docs/your-text.md describes each filter.
 
 Lengths are counted in words, as in the tools that cleaned the corpora of
 arXiv:1706.03762; `max_length` limits the tokens when batches are made. A word

@@ -1,10 +1,10 @@
 """What the documents show exists: commands, flags, names, paths, snippets."""
 
 import ast
-import dataclasses
 import importlib
 import itertools
 import re
+import runpy
 import shlex
 from importlib import metadata
 
@@ -15,6 +15,7 @@ from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import t2t_flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.hparam import HParams
+from t2t_lite.training.options import TrainingOptions
 
 DOCUMENTS = (
     ROOT / "README.md",
@@ -107,10 +108,14 @@ def test_every_renamed_flag_of_tensor2tensor_is_on_its_page():
     assert not t2t_flags.FLAGS.keys() - set(re.findall(r"--\w+", page))
 
 
-def test_the_table_of_decoding_has_every_option_of_a_search():
-    table = (ROOT / "docs" / "decoding.md").read_text("utf-8")
-    told = set(re.findall(r"^\| `--(\w+)", table, re.MULTILINE))
-    assert {field.name for field in dataclasses.fields(SearchSettings)} <= told
+def test_option_tables_are_generated():
+    options = runpy.run_path(str(ROOT / "docs" / "option_tables.py"))
+    pages = {f: f.read_text("utf-8") for f in (ROOT / "docs").glob("*.md")}
+    stale = [f.name for f, t in pages.items() if options["with_tables"](t) != t]
+    assert not stale, "run `make docs`"
+    for owner in (HParams, SearchSettings, TrainingOptions):
+        name = f"{owner.__module__}.{owner.__qualname__}"
+        assert any(f"<!-- options: {name}" in t for t in pages.values()), name
 
 
 def test_documents_name_only_flags_that_exist():
@@ -198,16 +203,8 @@ def test_the_map_of_the_readme_starts_at_files_that_are_there():
         for room, files in rows
         for file in re.findall(r"`([\w/]+\.py)`", files)
     ]
-    assert len(starts) > 12
+    assert len(starts) >= 10
     assert not [str(file) for file in starts if not file.exists()]
-
-
-def test_every_hyperparameter_is_documented_with_its_default():
-    page = (ROOT / "docs" / "hyperparameters.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (\S+) \|", page, re.MULTILINE)
-    assert [f"{name}={default}" for name, default in rows] == str(
-        HParams()
-    ).splitlines()
 
 
 def test_the_maps_show_every_room_and_root_file():
@@ -223,8 +220,7 @@ def test_the_maps_show_every_room_and_root_file():
 
 def test_the_readme_is_short():
     lines = (ROOT / "README.md").read_text("utf-8").splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 110
+    assert len(lines) <= 130
 
 
 def _require_name(module, name):

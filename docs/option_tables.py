@@ -17,7 +17,7 @@ import re
 
 from t2t_lite.hparam import HParams
 
-DOCS = pathlib.Path(__file__).parents[1]
+DOCS = pathlib.Path(__file__).parent
 _TABLE = re.compile(
     r"(<!-- options: (\S+) ?(.*?) -->\n).*?(<!-- end of options -->)", re.DOTALL
 )
@@ -47,7 +47,7 @@ def _default_and_help(field):
     if stated := re.search(r" \(default: (.*)\)$", help_text):
         return stated[1], help_text[: stated.start()]
     default = field.default
-    if default is None or default == ():
+    if default in (None, (), ""):
         return "none", help_text
     return json.dumps(default).strip('"'), help_text
 
