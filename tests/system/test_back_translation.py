@@ -1,4 +1,4 @@
-"""The recipe of docs/back-translation.md, typed as it stands there."""
+"""The back-translation of docs/your-text.md, typed as it stands there."""
 
 import json
 import os
@@ -37,8 +37,8 @@ def test_every_command_of_the_recipe_works(tmp_path, tiny_usr_dir):
     alone = [target for _, target in pairs(100, 200)]
     alone[7] = alone[7].replace(" ", "\t", 1)
     (tmp_path / "mono.txt").write_text("".join(f"{t}\n" for t in alone))
-    document = (ROOT / "docs" / "back-translation.md").read_text("utf-8")
-    (commands,) = _BLOCK.findall(document)
+    document = (ROOT / "docs" / "your-text.md").read_text("utf-8")
+    (commands,) = [b for b in _BLOCK.findall(document) if "BACKWARD" in b]
     # A set and vocabularies as small as the corpora; the second one has all
     # the characters that a bad model writes.
     small = f"--hparams=tiny_digits_set --usr_dir={tiny_usr_dir}"
