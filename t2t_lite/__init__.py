@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # what __getattr__ loads, for type checkers
     from t2t_lite.model.transformer import Transformer
     from t2t_lite.problem import Problem, Text2TextProblem
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME_OF = {
     "HParams": "t2t_lite.hparam",
