@@ -103,7 +103,7 @@ class SplitRecord:
         return ", ".join(counts)
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The number of tokens of the longest side of any pair."""
         return max(self.lengths, default=0)
 

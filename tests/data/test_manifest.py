@@ -87,7 +87,7 @@ def test_digest_depends_on_the_data_not_on_versions(data):
 
 def test_lengths_give_the_longest_and_the_too_long():
     record = split_record(lengths={3: 1, 10: 2, 11: 5})
-    assert record.longest == 11
+    assert record.max_length == 11
     assert [record.too_long(n) for n in (2, 3, 10, 11)] == [8, 7, 5, 0]
 
 
