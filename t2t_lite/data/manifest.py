@@ -30,7 +30,7 @@ _UNREADABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class ShardRecord:
-    """A TFRecord file of a split, and its number of records."""
+    """A TFRecord file of a split."""
 
     file: str
     examples: int
@@ -42,28 +42,20 @@ class ShardRecord:
 class SplitRecord:
     """A split, in the direction of the problem that is not reversed.
 
-    Attributes:
-      examples: number of pairs in the shards.
-      source_tokens, target_tokens: sums over all pairs, EOS included.
-      lengths: number of pairs by the tokens of their longer side.
-      dropped: number of dropped pairs by reason.
-      shards: the files, in order.
-      unknown_words: number of words of both sides that the vocabulary cannot
-        encode; 0 if it has bytes.
-      damaged: number of pairs with invalid text by type; these pairs are not
-        dropped for it.
-      row_lengths: number of packed rows by the positions of their longer side;
-        empty if a record is a single pair.
+    Token counts include EOS.
     """
 
-    examples: int
+    examples: int  # pairs
     source_tokens: int
     target_tokens: int
-    lengths: dict[int, int]
-    dropped: dict[str, int]
-    shards: tuple[ShardRecord, ...]
+    lengths: dict[int, int]  # pairs by the tokens of their longer side
+    dropped: dict[str, int]  # dropped pairs by reason
+    shards: tuple[ShardRecord, ...]  # in order
+    # Words of both sides that the vocabulary cannot encode; 0 if it has bytes.
     unknown_words: int = 0
+    # Pairs with invalid text by type; they are not dropped for it.
     damaged: dict[str, int] = dataclasses.field(default_factory=dict)
+    # Packed rows by the positions of their longer side; {} for single pairs.
     row_lengths: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -77,7 +69,7 @@ class SplitRecord:
 
     @property
     def is_packed(self) -> bool:
-        """Whether a record is a packed row of several pairs."""
+        """True if a record is a packed row of several pairs."""
         return bool(self.row_lengths)
 
     @property
@@ -161,11 +153,9 @@ class Manifest:
                 )
             if record.pop("sha256") != _sha256_of_json(record):
                 raise ValueError("the checksum does not match the content")
-            splits = {
-                name: SplitRecord.from_json(split)
-                for name, split in record["splits"].items()
-            }
-            return cls(**record | {"splits": splits})
+            for name, split in record["splits"].items():
+                record["splits"][name] = SplitRecord.from_json(split)
+            return cls(**record)
         except FileNotFoundError as error:
             fix = import_hint(data_dir, problem.base_name) or (
                 f"generate it with {generate_command(problem, data_dir)}."
@@ -183,11 +173,8 @@ class Manifest:
         """Write the manifest atomically."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = json.loads(json.dumps(dataclasses.asdict(self)))
-        record = {
-            "format_version": FORMAT_VERSION,
-            "sha256": _sha256_of_json(record),
-            **record,
-        }
+        sha256 = _sha256_of_json(record)
+        record = {"format_version": FORMAT_VERSION, "sha256": sha256, **record}
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         with files.write_file(path) as file:
             # Bytes of file names that are not UTF-8 become JSON escapes.

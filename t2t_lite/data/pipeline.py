@@ -80,8 +80,8 @@ def training_batches(
       max_length: maximum tokens of a side with EOS; longer pairs are dropped.
       seed: seed of the order; at least 0.
       start: the position of the first batch.
-      packing: whether to pack several pairs into a row instead of bucketing
-        rows by length; rows packed by tensor2tensor stay unchanged.
+      packing: pack several pairs into a row instead of bucketing rows by
+        length; rows packed by tensor2tensor stay unchanged.
       window_size: records that are shuffled and bucketed together.
 
     Returns:
@@ -311,13 +311,13 @@ def padding_report(
     dataset = training_batches(data_dir, problem, manifest, **options)
     examples = real = positions = batches = 0
     for batch in dataset.take(_SAMPLED_BATCHES).as_numpy_iterator():
-        sides = [batch[name] for name in SIDES]
-        real += sum(map(np.count_nonzero, sides))
-        positions += sum(side.size for side in sides)
-        segments = sides[0] > 0  # [B, S], the number of a token's pair
-        if packing and unit == "pairs":
-            segments = batch["inputs_segmentation"]
-        examples += int(segments.max(axis=1).sum())
+        sides = np.concatenate([batch[name] for name in SIDES], axis=1)
+        real += np.count_nonzero(sides)
+        positions += sides.size
+        # [B, S], the number of a token's example in its row
+        has_pairs = packing and unit == "pairs"
+        numbers = batch["inputs_segmentation"] if has_pairs else sides > 0
+        examples += int(numbers.max(axis=1).sum())
         batches += 1
         if batch["position"][0]:  # the epoch is complete
             break
