@@ -89,8 +89,7 @@ class RawFiles:
 
     def require(self, names: Iterable[str]) -> None:
         """Raise T2TLiteError if files are missing and cannot be downloaded."""
-        if self.raw_dir is not None:
-            folder = self.raw_dir
+        if folder := self.raw_dir:
             missing = [name for name in names if not (folder / name).is_file()]
             problem = f"{folder} holds no file {', '.join(missing)}"
         elif missing := [name for name in names if name not in self.files]:

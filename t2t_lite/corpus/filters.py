@@ -102,9 +102,7 @@ def make_filter(
 ) -> Callable[[str, str], str | None]:
     """Return a function: the first filter, except DUPLICATES, of a pair.
 
-    Args:
-      filters: limits of filters by name.
-      tags: tags of source texts; they are not counted.
+    `filters` are limits by name; `tags` of source texts are not counted.
     """
     predicates = [
         (name, functools.partial(predicate, filters[name]))

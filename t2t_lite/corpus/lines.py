@@ -47,15 +47,10 @@ _OTHER_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 class Encoding(NamedTuple):
-    """The encoding of a file and the tolerance for invalid lines.
+    """The encoding of a file and the tolerance for invalid lines."""
 
-    Attributes:
-      name: Python's name of the encoding.
-      max_invalid_ratio: the largest fraction of invalid lines, 0-1.
-    """
-
-    name: str = UTF_8
-    max_invalid_ratio: float = 1.0
+    name: str = UTF_8  # Python's name
+    max_invalid_ratio: float = 1.0  # largest fraction of invalid lines, 0-1
 
 
 LENIENT = Encoding()

@@ -42,12 +42,8 @@ def read_parallel(
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of two files in which line i translates line i.
 
-    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
-
-    Args:
-      source_path: the source file, compressed or not; `.sgm` is SGML.
-      target_path: the target file.
-      encoding: the encoding of both files.
+    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`. The
+    files may be compressed; `.sgm` is SGML.
 
     Raises:
       T2TLiteError: one file has more lines than the other (raised at the end of
@@ -82,12 +78,8 @@ def find_parallel_files(
       train.1.x train.1.y ...            parts, also `train-news.x`
       train-src.x.sgm train-ref.y.sgm    SGML test sets, as WMT publishes them
 
-    each compressed or not. SGML files in other languages are ignored.
-
-    Args:
-      folder: the folder to search, without its subfolders.
-      stems: possible names of the split; the first one with files is used.
-      languages: the languages in the names of source and target files.
+    each compressed or not. The first stem with files is used. SGML files in
+    other languages are ignored.
 
     Raises:
       T2TLiteError: there are no files, or one side is missing.
@@ -104,7 +96,9 @@ def find_parallel_files(
         ) from error
     for stem in stems:
         sources, targets = (
-            _parts(names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}")
+            _find_files(
+                names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}"
+            )
             for x in languages
         )
         for part in sorted(sources.keys() ^ targets.keys()):
@@ -116,23 +110,23 @@ def find_parallel_files(
             )
         if not sources:
             sources, targets = (
-                _parts(
+                _find_files(
                     names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}{_SGML}"
                 )
                 for role, x in zip(("src", "ref"), languages, strict=True)
             )
         if parts := sorted(sources.keys() & targets.keys()):
             return [(folder / sources[p], folder / targets[p]) for p in parts]
-    wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
+    names = [f"{stem}.{x}" for stem in stems for x in languages]
     raise T2TLiteError(
-        f"{folder} holds no {wanted}. Put both sides into it, or give another "
-        f"folder with `raw_dir`. Parts ({stems[0]}.1.{languages[0]} ...), "
-        f"compressed files ({', '.join(COMPRESSED_SUFFIXES)}) and SGML are "
-        "supported."
+        f"{folder} holds no {' or '.join(names)}. Put both sides into it, or "
+        "give another folder with `raw_dir`. Parts "
+        f"({stems[0]}.1.{languages[0]} ...), compressed files "
+        f"({', '.join(COMPRESSED_SUFFIXES)}) and SGML are supported."
     )
 
 
-def _parts(names, pattern):
+def _find_files(names, pattern):
     """Return the files of one side by part; "" is the part of a whole file."""
     pattern = re.compile(f"{pattern}(?:{_COMPRESSED})?")
     found = [match for name in names if (match := pattern.fullmatch(name))]
@@ -250,26 +244,25 @@ def read_tmx(
     spaces. Only one unit is in memory at a time.
 
     Raises:
-      T2TLiteError: the file is missing or damaged, or has no text in one of the
-        languages.
+      T2TLiteError: the file is damaged or has no text in one of the languages.
     """
 
     def normalize(language):
         return language.replace("_", "-").lower()
 
-    wanted = list(map(normalize, (source_language, target_language)))
+    languages = list(map(normalize, (source_language, target_language)))
     found: set[str] = set()
     for unit in _units(path):
         sides: tuple[list[str], list[str]] = ([], [])
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
             found.add(language := normalize(language))
-            for side, name in zip(sides, wanted, strict=True):
+            for side, name in zip(sides, languages, strict=True):
                 if language == name or language.startswith(f"{name}-"):
                     segments = variant.iterchildren("{*}seg")
                     side += [_segment_text(each, path) for each in segments]
         yield from itertools.product(*(side or [""] for side in sides))
-    for name in wanted:
+    for name in languages:
         if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
             raise T2TLiteError(
                 f"{path} has no text in {name!r}; it has "

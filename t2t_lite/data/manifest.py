@@ -106,29 +106,19 @@ class SplitRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """A record of the data of a problem and its provenance.
+    """A record of the data of a problem and its provenance."""
 
-    Attributes:
-      problem: the base name of the problem; both directions share the data.
-      fingerprint, definition: the problem's values when the data was generated.
-      vocabulary: `{"sha256", "bytes"}` of each vocabulary file by name.
-      splits: a `SplitRecord` by split.
-      seed: seed of the order of examples and of the vocabulary's sample.
-      versions: versions of the packages used; not part of the digest.
-      sources: size, modification time and sha256 of each corpus file by path.
-      corpora: training corpora with shares as `{"files", "tag", "share",
-        "pairs", "copies"}`: `pairs` after filters, duplicates included, and
-        `copies`, the number of pairs in train, copies included.
-    """
-
-    problem: str
-    fingerprint: str
+    problem: str  # base name of the problem; both directions share the data
+    fingerprint: str  # these two are of the problem when generating the data
     definition: dict[str, Any]
-    vocabulary: dict[str, dict[str, Any]]
+    vocabulary: dict[str, dict[str, Any]]  # "sha256", "bytes" by file name
     splits: dict[str, SplitRecord]
-    seed: int
-    versions: dict[str, str]
+    seed: int  # of the order of examples and of the vocabulary's sample
+    versions: dict[str, str]  # of the packages used; not part of the digest
+    # Size, modification time and sha256 of each corpus file by path.
     sources: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    # Training corpora with shares: "files", "tag", "share", "pairs" after
+    # filters, and "copies", the number of pairs in train, copies included.
     corpora: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @staticmethod

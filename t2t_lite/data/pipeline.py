@@ -11,7 +11,7 @@ threads do the rest.
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,9 +49,6 @@ class Position(NamedTuple):
     batch: int = 0
 
 
-START = Position()
-
-
 @_no_autograph
 def training_batches(
     data_dir: str | os.PathLike,
@@ -61,7 +58,7 @@ def training_batches(
     max_positions: int,
     max_length: int,
     seed: int,
-    start: Position = START,
+    start: Sequence[int] = Position(),
     packing: bool = False,
     window_size: int = WINDOW_SIZE,
 ) -> tf.data.Dataset:
@@ -79,7 +76,7 @@ def training_batches(
         batch_tokens / gradient_accumulation_steps.
       max_length: maximum tokens of a side with EOS; longer pairs are dropped.
       seed: seed of the order; at least 0.
-      start: the position of the first batch.
+      start: the `Position` of the first batch.
       packing: pack several pairs into a row instead of bucketing rows by
         length; rows packed by tensor2tensor stay unchanged.
       window_size: records that are shuffled and bucketed together.
@@ -230,13 +227,14 @@ def _batch_windows(
             for name, values in features.items():
                 width = widths[index, int(name.startswith(SIDES[1]))]
                 size = tf.stack([shape[0] or end - first, width])
-                rows = _slice_rows(values, first, end)
-                dense = rows.to_tensor(0, shape=size)
+                dense = _slice_rows(values, first, end).to_tensor(0, shape=size)
                 batch[name] = tf.ensure_shape(dense, shape)
-            is_last = index + 1 == count
-            window = number + tf.cast(is_last, tf.int64)
-            next_batch = tf.where(is_last, tf.constant(0, tf.int64), index + 1)
-            position = [window // windows, window % windows, next_batch]
+            window = number + (index + 1) // count
+            position = [
+                window // windows,
+                window % windows,
+                (index + 1) % count,
+            ]
             return batch | {"position": tf.stack(position)}
 
         return tf.data.Dataset.range(count).map(slice_batch)

@@ -230,16 +230,11 @@ def encode_chunks(
     processes: int | None,
     report_done: Callable[[int], None],
 ) -> None:
-    """Call `work(encoders, chunk)` for each chunk, in several processes.
+    """Call the picklable `work(encoders, chunk)` for each chunk.
 
-    Args:
-      work: a picklable function that encodes a chunk and writes a file.
-      chunks: streamed; only a few are in memory.
-      problem: the problem; each process loads its encoders once.
-      vocabulary_dir: the folder of the vocabulary files.
-      processes: number of processes; None is one per core. Fewer chunks than
-        MIN_CHUNKS_FOR_POOL are encoded in this process.
-      report_done: called with the number of pairs of each encoded chunk.
+    Each of the processes, one per core if None, loads the encoders once; fewer
+    chunks than MIN_CHUNKS_FOR_POOL are encoded in this process. Only a few
+    chunks are in memory. `report_done` gets the number of pairs of each chunk.
 
     Raises:
       BrokenProcessPool: a process died.

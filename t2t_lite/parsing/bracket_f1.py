@@ -132,7 +132,7 @@ class _Bracket(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """The compared parts of the trees of a line, after deletions."""
+    """The compared words and brackets of a line's trees, after deletions."""
 
     leaves: list[Tree]
     brackets: list[_Bracket]  # sorted by their opening
@@ -153,15 +153,9 @@ def score_lines(
 
     Example: `(S (NP (X a)) (VP (X b) (X c)))` against
     `(S (NP (X a) (X b)) (VP (X c)))`: one bracket of three is right, S, so
-    recall, precision and F1 are 33.33.
-
-    Args:
-      gold_lines: one tree per line; an empty line is a sentence without a tree.
-      test_lines: line i is a parse of the same words as gold line i. An invalid
-        tree makes an ERROR sentence.
-      parameters: parameters of EVALB; the default is COLLINS.prm.
-      gold_name: name of the gold trees, for errors.
-      test_name: name of the test trees, for errors.
+    recall, precision and F1 are 33.33. An invalid test tree makes an ERROR
+    sentence; an empty line is a sentence without a tree. The names of both
+    files are for errors.
 
     Raises:
       T2TLiteError: there are no lines, the numbers of lines differ, or a gold
@@ -383,6 +377,6 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
     }
 
 
-def percent(part: int, whole: int) -> float:
-    """Return a share, 0-100; 0 if `whole` is 0, as in EVALB."""
-    return 100 * part / whole if whole else 0.0
+def percent(count: int, total: int) -> float:
+    """Return a share, 0-100; 0 if `total` is 0, as in EVALB."""
+    return 100 * count / total if total else 0.0

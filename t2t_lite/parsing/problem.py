@@ -156,7 +156,7 @@ class ParsingProblem(Problem):
 
     @property
     def keeps_tags(self) -> bool:
-        """Return whether part-of-speech tags are part of the target."""
+        """True if part-of-speech tags are part of the target."""
         return self.settings.leaves == "tags"
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
@@ -255,12 +255,10 @@ class ParsingProblem(Problem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Return bracket F1 by EVALB's rules, and the repairs of outputs.
+        """Return the `bracket_f1.report`, and the repairs of outputs.
 
-        Returns:
-          The `bracket_f1.report`, without tagging accuracy unless targets
-          contain tags; `repaired`, the percentage of repaired outputs; and
-          `repairs`, the number of repairs by name.
+        There is no tagging accuracy unless targets contain tags. `repaired` is
+        the percentage of repaired outputs, `repairs` their number by name.
         """
         from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
@@ -293,8 +291,8 @@ class ParsingProblem(Problem):
         """Return the files of a split."""
         numbers = getattr(self._layout(raw), split)
         files = numbered_files(raw.raw_dir, self.file_stem)
-        if chosen := _select_files(files, numbers):
-            return chosen
+        if selected := _select_files(files, numbers):
+            return selected
         raise T2TLiteError(
             f"The {split} split requires files with numbers in {numbers} (got "
             f"{min(files)} to {max(files)})."
@@ -315,12 +313,9 @@ class ParsingProblem(Problem):
             if all(_select_files(files, numbers) for numbers in layout[:3])
         ]
         if self.settings.train:
+            numbers = {x: getattr(self.settings, x) for x in self.splits}
             # The vocabulary size of the layout that fits these files.
-            size = (fitting or self.layouts)[0].vocab_size
-            numbers = {
-                name: getattr(self.settings, name) for name in self.splits
-            }
-            return SplitRanges(**numbers, vocab_size=size)
+            return (fitting or self.layouts)[0]._replace(**numbers)
         if fitting:
             return fitting[0]
         known = "; or ".join(
@@ -383,8 +378,8 @@ def _select_files(
     files: Mapping[int, pathlib.Path], numbers: str
 ) -> list[pathlib.Path]:
     """Select files by numbers such as "1-9+12"."""
-    chosen = {*itertools.chain(*_parse_numbers(numbers))}
-    return [path for number, path in files.items() if number in chosen]
+    selected = {*itertools.chain(*_parse_numbers(numbers))}
+    return [path for number, path in files.items() if number in selected]
 
 
 def _augment_with_subtrees(
@@ -396,10 +391,10 @@ def _augment_with_subtrees(
     """
     for tree in whole_trees:
         yield tree
-        inside = itertools.islice(walk(tree), 1, None) if tree else ()
-        for event, part in inside:
-            if event is OPEN and 2 <= len(trees.words(part)) <= max_words:
-                yield part
+        for event, part in walk(tree) if tree else ():
+            if event is OPEN and part is not tree:
+                if 2 <= len(trees.words(part)) <= max_words:
+                    yield part
 
 
 def interleave(

@@ -32,44 +32,28 @@ _FUNCTION = re.compile("(?<=.)[-=].*", re.DOTALL)
 
 
 class Tree(NamedTuple):
-    """A constituent with its children, or one word with its tag.
+    """A constituent with its children, or one word with its tag."""
 
-    Attributes:
-      label: label of a constituent, `""` if it has none; part-of-speech tag of
-        a word.
-      children: constituents and words, in order; empty for a word.
-      word: the word; None for a constituent.
-    """
-
-    label: str
-    children: tuple["Tree", ...] = ()
-    word: str | None = None
+    label: str  # of a constituent, "" if it has none; tag of a word
+    children: tuple["Tree", ...] = ()  # in order; empty for a word
+    word: str | None = None  # None for a constituent
 
 
 def walk(tree: Tree) -> Iterator[tuple[str, Tree]]:
     """Traverse the brackets and words of a tree in the order of the text.
 
-    The traversal is iterative, so trees may have any depth.
-
-    Yields:
-      `(OPEN, constituent)`, `(LEAF, word)` or `(CLOSE, constituent)`.
+    Yields `(OPEN, constituent)`, `(LEAF, word)` or `(CLOSE, constituent)`. The
+    traversal is iterative, so trees may have any depth.
     """
-    if tree.word is not None:
-        yield LEAF, tree
-        return
-    yield OPEN, tree
-    path, rest = [tree], [iter(tree.children)]
-    while path:
-        for part in rest[-1]:
-            if part.word is None:
-                yield OPEN, part
-                path.append(part)
-                rest.append(iter(part.children))
-                break
-            yield LEAF, part
-        else:
-            rest.pop()
-            yield CLOSE, path.pop()
+    steps = [(OPEN, tree)]
+    while steps:
+        event, part = steps.pop()
+        if part.word is not None:
+            event = LEAF
+        elif event is OPEN:
+            steps.append((CLOSE, part))
+            steps += [(OPEN, child) for child in reversed(part.children)]
+        yield event, part
 
 
 def fold(
@@ -79,8 +63,7 @@ def fold(
 ) -> Any:
     """Compute a value of a tree of any depth, bottom-up.
 
-    `of_leaf` returns the value of a word, `of_bracket` the value of a
-    constituent from the constituent and the values of its children.
+    `of_bracket` takes a constituent and the values of its children.
     """
     levels: list[list[Any]] = [[]]
     for event, part in walk(tree):
@@ -149,19 +132,20 @@ def strip_annotation(tree: Tree) -> Tree | None:
     Returns:
       The stripped tree, or None if no words are left.
     """
+
+    def strip_bracket(bracket, children):
+        children = tuple(filter(None, children))
+        label = without_function(bracket.label)
+        return Tree(label, children) if children else None
+
     tree = fold(
-        tree, lambda leaf: leaf if leaf.label != TRACE else None, _strip_bracket
+        tree, lambda leaf: leaf if leaf.label != TRACE else None, strip_bracket
     )
     while tree and tree.word is None and tree.label in ROOTS:
         if len(tree.children) > 1:
             return Tree(TOP, tree.children)
         (tree,) = tree.children
     return tree
-
-
-def _strip_bracket(tree, children):
-    children = tuple(filter(None, children))
-    return Tree(without_function(tree.label), children) if children else None
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -171,15 +155,7 @@ def without_function(label: str) -> str:
 
 
 def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
-    """Yield the trees of a UTF-8 file, compressed or not.
-
-    A tree may span several lines, and a line may hold several trees. Memory
-    holds one tree at a time.
-
-    Raises:
-      T2TLiteError: the file cannot be read, is not UTF-8 or contains an invalid
-        tree; see `parse_trees`.
-    """
+    """Yield the trees of a UTF-8 file, compressed or not; see `parse_trees`."""
     return parse_trees(read_lines(path, STRICT), str(path))
 
 
@@ -189,20 +165,15 @@ def parse_trees(
     """Parse trees from lines of text, with their annotation.
 
     Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
-    with the label `""` and one child.
+    with the label `""` and one child. A line may hold several trees.
 
     If a bracket contains several words, `(NP the end)`, the tree has no tags:
     all its words get the tag `XX`, `(NP (XX the) (XX end))`.
 
-    Args:
-      lines: lines of text, with or without line ends.
-      name: name of the file, for errors.
-      first_line: number of the first line.
-
     Raises:
       T2TLiteError: brackets are not balanced, a word contains one, or text is
-        outside of brackets. The message contains the line and the column (in
-        characters, from 1).
+        outside of brackets. The message contains `name`, the line, counted from
+        `first_line`, and the column (in characters, from 1).
     """
     # For each open bracket: its line and column; its label, word and trees.
     opened: list[tuple[tuple[int, int], list[Any]]] = []
@@ -212,30 +183,30 @@ def parse_trees(
             break
         for match in _TOKEN.finditer(line):
             token, position = match[0], (number, match.start() + 1)
-            if token == ")" and opened:
-                _, parts = opened.pop()
-                tree = _make_tree(parts)
-                several_words = len(parts) > 2 and isinstance(parts[2], str)
-                has_tags = has_tags and not several_words
-                if opened:
-                    opened[-1][1].append(tree)
-                    continue
-                yield tree if has_tags else _without_tags(tree)
-                has_tags = True
-                continue
-            parts = opened[-1][1] if opened else []
+            contents = opened[-1][1] if opened else []
             if not opened and token != "(":
                 reason = f"{reprlib.repr(token)} is outside of brackets"
                 raise _error_at(name, position, reason)
-            has_word = len(parts) > 1 and isinstance(parts[1], str)
-            has_tree = bool(parts) and isinstance(parts[-1], Tree)
+            if token == ")":
+                opened.pop()
+                tree = _make_tree(contents)
+                if len(contents) > 2 and isinstance(contents[2], str):
+                    has_tags = False
+                if opened:
+                    opened[-1][1].append(tree)
+                else:
+                    yield tree if has_tags else _without_tags(tree)
+                    has_tags = True
+                continue
+            has_word = len(contents) > 1 and isinstance(contents[1], str)
+            has_tree = bool(contents) and isinstance(contents[-1], Tree)
             if has_word if token == "(" else has_tree:
                 reason = f"{reprlib.repr(token)} mixes words and brackets"
                 raise _error_at(name, position, reason)
             if token == "(":
                 opened.append((position, []))
             else:
-                parts.append(token)
+                contents.append(token)
     if opened:
         reason = (
             f"the tree has {len(opened)} unclosed brackets at the end of the "
@@ -253,10 +224,10 @@ def _error_at(name, position, reason):
     )
 
 
-def _make_tree(parts):
+def _make_tree(contents):
     """Make a tree from an optional label, followed by words or trees."""
-    has_label = parts and isinstance(parts[0], str)
-    label, *rest = parts if has_label else ["", *parts]
+    has_label = contents and isinstance(contents[0], str)
+    label, *rest = contents if has_label else ["", *contents]
     if len(rest) == 1 and isinstance(rest[0], str):
         return Tree(label, (), rest[0])
     leaves = (Tree(NO_TAG, (), x) if isinstance(x, str) else x for x in rest)

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import pathlib
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Attributes for scores or descriptions: the data does not depend on them.
 _DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
-_SHOWN_CHARACTERS = 60  # characters of a wrong pair in an error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,11 +87,8 @@ class Problem:
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         """Yield the (source, target) texts of a split, in a fixed order.
 
-        A reversed problem yields them in the same direction.
-
-        Args:
-          split: one of `splits`.
-          raw: the corpus files by name: `raw.path("train.en")`.
+        `raw.path("train.en")` is the path of a corpus file. A reversed problem
+        yields the texts in the same direction.
         """
         raise _undefined(self, "samples")
 
@@ -100,7 +97,6 @@ class Problem:
 
         Raises:
           T2TLiteError: some of `files` are missing; the message lists them.
-          Exception: any exception of `samples`.
         """
         raw.require(raw.files)
         for split in self.splits:
@@ -171,18 +167,13 @@ class Problem:
     ) -> dict[str, Any]:
         """Return a report: at least `metric`, `score` (0-100) and `sentences`.
 
-        Args:
-          sources: the source texts of the shards.
-          references: the target texts of the shards.
-          outputs: the outputs of the model, before `postprocess`.
+        Sources and references are texts of the shards, and outputs those of the
+        model before `postprocess`.
         """
         raise _undefined(self, "evaluate")
 
     def tokenize(self, text: str) -> str:
-        """Return a raw source text in the corpus's tokenization.
-
-        By default the corpus is raw text, and `tokenize` is not supported.
-        """
+        """Return a raw source text in the corpus's tokenization, if any."""
         raise UsageError(
             f"`tokenize` is not supported by {self.registered_name}: its input "
             "is raw text."
@@ -191,27 +182,18 @@ class Problem:
     def postprocess(
         self, source: str, output: str
     ) -> tuple[str, dict[str, Any]]:
-        """Return the result text of an output and JSON-serializable details.
-
-        By default the unchanged output and no details.
-        """
+        """Return the result text of an output and JSON-serializable details."""
         return output, {}
 
     def output_constraint(self, encoders: Mapping[str, "Tokenizer"]) -> Any:
-        """Return the constraint of outputs; None, the default: no constraint.
+        """Return a constraint of outputs, such as `parsing.TreeConstraint`.
 
-        A constraint has the methods of `parsing.TreeConstraint`.
-
-        Args:
-          encoders: the result of `load_encoders`.
+        None, the default, is no constraint. See `load_encoders` for `encoders`.
         """
         return None
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return a copy with these options, which data and runs record.
-
-        Args:
-          options: values or their texts by name; None is the default.
+        """Return a copy with these values, or their texts; None is the default.
 
         Raises:
           UsageError: an option is unknown, or its value is invalid.
@@ -354,11 +336,7 @@ def read_some(pairs: Iterable[tuple[str, str]]) -> None:
 def validate_pairs(
     pairs: Iterable[tuple[str, str]], label: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs unchanged.
-
-    Args:
-      pairs: (source, target) texts, streamed.
-      label: the name of the pairs in errors, such as "wmt_ende train".
+    """Yield the pairs unchanged; `label` names them in errors.
 
     Raises:
       T2TLiteError: an element is not a pair of texts.
@@ -370,8 +348,7 @@ def validate_pairs(
             case _:
                 raise T2TLiteError(
                     "samples must yield (source, target) texts; got "
-                    f"{str(pair)[:_SHOWN_CHARACTERS]!r} as pair {number} of "
-                    f"{label}."
+                    f"{reprlib.repr(pair)} as pair {number} of {label}."
                 )
 
 

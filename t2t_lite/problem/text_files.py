@@ -410,10 +410,8 @@ class TextFiles(Text2TextProblem):
     def _is_usable(self):
         """Return a predicate: does a training pair pass all filters?"""
         drop_reason = filters.make_filter(self.filters, self.source_tags)
-        return lambda source, target: bool(
-            source.strip()
-            and target.strip()
-            and not drop_reason(source, target)
+        return lambda *pair: (
+            all(map(str.strip, pair)) and not drop_reason(*pair)
         )
 
     def _read(self, corpus):
@@ -430,20 +428,16 @@ class TextFiles(Text2TextProblem):
     def _pairs(self, files):
         settings = self.settings
         encoding = Encoding(settings.encoding, settings.max_invalid_ratio)
+        languages = self.source_language, self.target_language
+        keys = settings.source_key, settings.target_key
         if len(files) == 2:
-            source, target = files
-            return read_parallel(source, target, encoding=encoding)
-        (file,) = files
-        match format_of(file):
+            return read_parallel(*files, encoding)
+        match format_of(*files):
             case ".tmx":
-                return read_tmx(
-                    file, settings.source_language, settings.target_language
-                )
+                return read_tmx(*files, *languages)
             case ".tsv":
-                return read_tsv(file, encoding)
-        return read_json_lines(
-            file, settings.source_key, settings.target_key, encoding
-        )
+                return read_tsv(*files, encoding)
+        return read_json_lines(*files, *keys, encoding)
 
     @functools.cached_property
     def _held_out(self):

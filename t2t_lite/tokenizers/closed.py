@@ -23,9 +23,8 @@ class ClosedVocabulary(Tokenizer):
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
-    Args:
-      path: a UTF-8 file from `write` with one token per line: line i is the
-        token of id i, and the first three are SPECIAL_TOKENS.
+    Line i of the UTF-8 file is the token of id i; the first three are
+    SPECIAL_TOKENS.
 
     Raises:
       T2TLiteError: the file is missing, damaged or has other special tokens.

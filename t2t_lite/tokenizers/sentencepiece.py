@@ -60,9 +60,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
 
-    Args:
-      path: a model file.
-
     Raises:
       T2TLiteError: the file is missing or damaged.
     """
@@ -119,14 +116,8 @@ class SentencePieceTokenizer(Tokenizer):
         """Learn a vocabulary and write it to `path`.
 
         The same arguments give the same file. A corpus with more lines than
-        MAX_VOCABULARY_LINES is sampled at random.
-
-        Args:
-          lines: the texts, streamed.
-          vocab_size: the number of pieces with 3 special ones and 256 bytes.
-          path: the path of the model file.
-          seed: the seed of the sample.
-          tags: texts that become one piece each, at any position.
+        MAX_VOCABULARY_LINES is sampled at random, by `seed`. The size includes
+        3 special pieces and 256 bytes. Each of `tags` becomes one piece.
 
         Raises:
           T2TLiteError: there is no text, or `vocab_size` is too large or too

@@ -52,8 +52,7 @@ _SLOTS = ("Adam", "Adam_1")  # moving averages of gradients and their squares
 class Checkpoint:
     """The variables of a checkpoint, by our names without the model's name.
 
-    Args:
-      path: prefix of the checkpoint's files, such as `FOLDER/model.ckpt-1000`.
+    The path is the prefix of its files, such as `FOLDER/model.ckpt-1000`.
 
     Raises:
       T2TLiteError: the checkpoint is damaged.
@@ -105,11 +104,7 @@ class Checkpoint:
     def weights(
         self, space: int, shapes: Mapping[str, Sequence[int]]
     ) -> dict[str, np.ndarray]:
-        """Read the weights in float32.
-
-        Args:
-          space: row of the target space table.
-          shapes: expected shapes by name.
+        """Read the weights in float32, with row `space` of the target spaces.
 
         Raises:
           T2TLiteError: names or shapes differ from `shapes`.

@@ -56,16 +56,13 @@ def import_run(
       train_dir: the checkpoint.
       hparams: hparams of the checkpoint, from `hparams.hparams_of`.
       vocabulary: the shared vocabulary file, or source and target vocabulary.
-      output_dir: folder of the run; must be missing or empty.
+      output_dir: new or empty folder of the run.
       problem: problem of the checkpoint, in the same direction.
       seed: random seed of later training.
-      target_space: row of the target space table, 0 to 31; None: the trained
-        row, or 0 if the optimizer's state is missing.
+      target_space: see `Checkpoint.choose_space`.
       weights_only: import the weights without the optimizer's state.
-      verify: an `.npz` file with `inputs`, `targets` and `logits` of the
-        original model; see `_compare_logits`.
-      data_dir: data folder for later training; None: the first training run
-        chooses it.
+      verify: see `_compare_logits`.
+      data_dir: data folder for later training, if known.
       usr_dir: folder with the code of the problem.
 
     Returns:
