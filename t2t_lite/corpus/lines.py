@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import io
 import lzma
-import os
 import pathlib
 import re
 import zlib
@@ -18,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.files import PathLike
 
 
-def _open_zstd(path: str | os.PathLike, mode: Literal["rb"]) -> Any:
+def _open_zstd(path: PathLike, mode: Literal["rb"]) -> Any:
     try:
         from backports import zstd  # part of Python from 3.14 on
     except ImportError as error:
@@ -72,9 +72,7 @@ def normalize_encoding(value: object) -> str:
     return codecs.lookup(name).name
 
 
-def read_lines(
-    path: str | os.PathLike, encoding: Encoding = LENIENT
-) -> Iterator[str]:
+def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
     r"""Yield the lines of a text file without their line ends.
 
     Only `\n` and `\r\n` end a line; U+2028, U+0085, a form feed or a single
@@ -123,7 +121,7 @@ def read_lines(
     check(0)
 
 
-def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
+def read_byte_lines(path: PathLike) -> Iterator[bytes]:
     r"""Yield the lines of a UTF-8 file as bytes without `\n` or `\r\n`."""
     with open_compressed(path) as file:
         for line in strip_bom(file, str(path)):
@@ -148,7 +146,7 @@ def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
     """Open a file for reading; decompress it if its suffix says so.
 
     Raises:
@@ -174,6 +172,6 @@ def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise
 
 
-def damaged(path: str | os.PathLike, reason: object) -> T2TLiteError:
+def damaged(path: PathLike, reason: object) -> T2TLiteError:
     """Return the error for a damaged file."""
     return T2TLiteError(f"{path} is damaged: {reason}. Get the file again.")

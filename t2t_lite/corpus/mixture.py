@@ -112,7 +112,7 @@ def oversample(
         if not is_usable(*pair):
             yield pair
             continue
-        chosen = draw() * remaining < extra  # true exactly `extra` times
-        extra, remaining = extra - chosen, remaining - 1
-        for _ in range(times + chosen):
+        is_extra = draw() * remaining < extra  # true exactly `extra` times
+        extra, remaining = extra - is_extra, remaining - 1
+        for _ in range(times + is_extra):
             yield pair

@@ -8,7 +8,6 @@ import contextlib
 import html
 import itertools
 import json
-import os
 import pathlib
 import re
 import reprlib
@@ -24,6 +23,7 @@ from t2t_lite.corpus.lines import (
     read_lines,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.files import PathLike
 
 FilePair = tuple[pathlib.Path, pathlib.Path]
 FORMATS = (".tsv", ".jsonl", ".tmx")
@@ -36,9 +36,7 @@ _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
 def read_parallel(
-    source_path: str | os.PathLike,
-    target_path: str | os.PathLike,
-    encoding: Encoding = CORPUS,
+    source_path: PathLike, target_path: PathLike, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of two files in which line i translates line i.
 
@@ -66,9 +64,7 @@ def read_parallel(
 
 
 def find_parallel_files(
-    folder: str | os.PathLike,
-    stems: Sequence[str],
-    languages: tuple[str, str],
+    folder: PathLike, stems: Sequence[str], languages: tuple[str, str]
 ) -> list[FilePair]:
     """Return the (source, target) files of a split, ordered by name.
 
@@ -156,7 +152,7 @@ def _read_sgml(path, encoding):
         yield html.unescape(" ".join(text.split()))
 
 
-def format_of(path: str | os.PathLike) -> str:
+def format_of(path: PathLike) -> str:
     """Return the format of a file, one of FORMATS, by its name.
 
     Raises:
@@ -175,7 +171,7 @@ def format_of(path: str | os.PathLike) -> str:
 
 
 def read_tsv(
-    path: str | os.PathLike, encoding: Encoding = CORPUS
+    path: PathLike, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the two texts of each line of a TSV file, compressed or not.
 
@@ -195,7 +191,7 @@ def read_tsv(
 
 
 def read_json_lines(
-    path: str | os.PathLike,
+    path: PathLike,
     source_key: str = "source",
     target_key: str = "target",
     encoding: Encoding = CORPUS,
@@ -230,7 +226,7 @@ def read_json_lines(
 
 
 def read_tmx(
-    path: str | os.PathLike, source_language: str, target_language: str
+    path: PathLike, source_language: str, target_language: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts in two languages of each `<tu>` of a TMX file.
 

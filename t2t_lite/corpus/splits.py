@@ -70,7 +70,7 @@ def choose_held_out(
         )
     held_out = {}
     for split, start in zip(splits, range(0, needed, size), strict=True):
-        chosen = digests[start : start + size]
-        copies = sorted(item for key in chosen for item in smallest[key])
+        selected = digests[start : start + size]
+        copies = sorted(item for key in selected for item in smallest[key])
         held_out[split] = [pair for _, pair in copies]
     return held_out

@@ -8,7 +8,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import shlex
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from t2t_lite import files
 from t2t_lite.corpus.download import file_stat
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
 FORMAT_VERSION = 2
@@ -122,12 +122,12 @@ class Manifest:
     corpora: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @staticmethod
-    def path(data_dir: str | os.PathLike, problem: Problem) -> pathlib.Path:
+    def path(data_dir: PathLike, problem: Problem) -> pathlib.Path:
         """Return the path of the manifest of a problem."""
         return pathlib.Path(data_dir) / f"{problem.base_name}.manifest.json"
 
     @classmethod
-    def load(cls, data_dir: str | os.PathLike, problem: Problem) -> "Manifest":
+    def load(cls, data_dir: PathLike, problem: Problem) -> "Manifest":
         """Read the manifest of a problem's data.
 
         Raises:
@@ -159,7 +159,7 @@ class Manifest:
                 f"{regenerate_hint(problem, data_dir)}"
             ) from error
 
-    def save(self, data_dir: str | os.PathLike) -> None:
+    def save(self, data_dir: PathLike) -> None:
         """Write the manifest atomically."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = json.loads(json.dumps(dataclasses.asdict(self)))
@@ -204,7 +204,7 @@ class Manifest:
         return self.splits[name]
 
 
-def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
+def find_data(data_dir: PathLike, problem: Problem) -> list[str]:
     """Return the sorted names of all data of a problem with options.
 
     Unreadable manifests are ignored.
@@ -221,7 +221,7 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
 
 
 def check_data(
-    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+    data_dir: PathLike, problem: Problem, manifest: Manifest
 ) -> None:
     """Raise T2TLiteError if data does not match the problem or its manifest.
 
@@ -247,7 +247,7 @@ def check_data(
 
 
 def check_sources(
-    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+    data_dir: PathLike, problem: Problem, manifest: Manifest
 ) -> None:
     """Raise T2TLiteError if a corpus file has changed; it may be deleted.
 
@@ -265,7 +265,7 @@ def check_sources(
 
 
 def check_shards(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     splits: Iterable[str] | None = None,
@@ -311,7 +311,7 @@ def _flatten(record, prefix=""):
 
 
 def generate_command(
-    problem: Problem, data_dir: str | os.PathLike, seed: int | None = None
+    problem: Problem, data_dir: PathLike, seed: int | None = None
 ) -> str:
     """Return the command that generates the data of a problem.
 
@@ -329,7 +329,7 @@ def generate_command(
     return " ".join(["t2t-lite-datagen", *options])
 
 
-def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
+def regenerate_hint(problem: Problem, data_dir: PathLike) -> str:
     """Return a sentence with the fix for data that does not match."""
     command = generate_command(problem, data_dir)
     return (
@@ -338,7 +338,7 @@ def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
     )
 
 
-def import_hint(data_dir: str | os.PathLike, name: str) -> str:
+def import_hint(data_dir: PathLike, name: str) -> str:
     """Return the fix for shards without a manifest; "" if there are none."""
     if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
         return ""
@@ -354,7 +354,7 @@ def _sha256_of_json(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def sha256_of(path: str | os.PathLike) -> str:
+def sha256_of(path: PathLike) -> str:
     """Return the sha256 of a file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

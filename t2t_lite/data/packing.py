@@ -121,23 +121,23 @@ def _assign_bins(
     Returns the bin of each pair, int64 [pairs], and the number of bins.
     """
     bins = np.full(len(order), -1)
-    room = np.empty((2, 0), np.int64)  # free tokens of each bin, either side
+    free = np.empty((2, 0), np.int64)  # free tokens of each bin, either side
     progress = False
     while len(order):
         if not progress:
             tokens = lengths[:, order].sum(axis=1).max()
             extra = int(math.ceil(tokens / width) * _SPARE)
             extra = math.ceil(extra / height) * height
-            room = np.pad(room, ((0, 0), (0, extra)), constant_values=width)
-        count = min(len(order), room.shape[1])
-        indices = np.argsort(-room.min(axis=0), kind="stable")[:count]
+            free = np.pad(free, ((0, 0), (0, extra)), constant_values=width)
+        count = min(len(order), free.shape[1])
+        indices = np.argsort(-free.min(axis=0), kind="stable")[:count]
         # Pairs with a longer source get bins with more room for the source.
         pairs = _sort_by_difference(order[:count], lengths)
-        indices = _sort_by_difference(indices, room)
-        fits = (lengths[:, pairs] <= room[:, indices]).all(axis=0)
+        indices = _sort_by_difference(indices, free)
+        fits = (lengths[:, pairs] <= free[:, indices]).all(axis=0)
         pairs, indices = pairs[fits], indices[fits]
         bins[pairs] = indices
-        room[:, indices] -= lengths[:, pairs]
+        free[:, indices] -= lengths[:, pairs]
         order = order[bins[order] < 0]
         progress = len(pairs) > 0
     # Keep fewer empty bins than `height`, so that no batch is empty.

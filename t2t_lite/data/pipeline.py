@@ -21,6 +21,7 @@ from t2t_lite.data import bucketing, packing
 from t2t_lite.data.manifest import Manifest, SplitRecord, check_shards
 from t2t_lite.data.packing import FEATURE_SUFFIXES, SIDES, feature_names
 from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
 WINDOW_SIZE = 65_536  # records of a shuffle window; about 10 MB of text
@@ -51,7 +52,7 @@ class Position(NamedTuple):
 
 @_no_autograph
 def training_batches(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     *,
@@ -92,8 +93,8 @@ def training_batches(
     """
     record = manifest.split("train")
     keep_rows = packing and record.is_packed
-    limits = {"max_positions": max_positions, "max_length": max_length}
-    _check_lengths(record.by_row if keep_rows else record, **limits)
+    sizes = {"max_positions": max_positions, "max_length": max_length}
+    _check_lengths(record.by_row if keep_rows else record, **sizes)
     windows = -(-record.records // window_size)  # shuffle windows of an epoch
     start = Position(*map(int, start))
     if not 0 <= start.window < windows:
@@ -115,9 +116,9 @@ def training_batches(
 
     order = {"seed": seed, "windows": windows}
     make_batches = (
-        pack_batches(**limits, keep_rows=keep_rows, **order)
+        pack_batches(**sizes, keep_rows=keep_rows, **order)
         if packing
-        else bucket_batches(**limits, **order)
+        else bucket_batches(**sizes, **order)
     )
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
@@ -290,7 +291,7 @@ class PaddingReport(NamedTuple):
 
 
 def padding_report(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     *,
@@ -310,7 +311,7 @@ def padding_report(
     examples = real = positions = batches = 0
     for batch in dataset.take(_SAMPLED_BATCHES).as_numpy_iterator():
         sides = np.concatenate([batch[name] for name in SIDES], axis=1)
-        real += np.count_nonzero(sides)
+        real += int(np.count_nonzero(sides))
         positions += sides.size
         # [B, S], the number of a token's example in its row
         has_pairs = packing and unit == "pairs"
@@ -327,7 +328,7 @@ def padding_report(
 
 @_no_autograph
 def eval_batches(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     split: str,
@@ -356,10 +357,7 @@ def eval_batches(
 
 
 def read_pairs(
-    data_dir: str | os.PathLike,
-    problem: Problem,
-    manifest: Manifest,
-    split: str,
+    data_dir: PathLike, problem: Problem, manifest: Manifest, split: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the (inputs, targets) ids of a split in file order.
 
@@ -383,10 +381,7 @@ def _read_windows(data_dir, record):
 
 @contextlib.contextmanager
 def read_errors(
-    data_dir: str | os.PathLike,
-    problem: Problem,
-    manifest: Manifest,
-    split: str,
+    data_dir: PathLike, problem: Problem, manifest: Manifest, split: str
 ) -> Iterator[None]:
     """Turn TensorFlow's errors while reading a split into a T2TLiteError.
 

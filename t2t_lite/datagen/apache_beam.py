@@ -218,8 +218,11 @@ class _Encode(_Worker):
             index["key"], count, self._encoder.is_shuffled
         )
         for shard in np.unique(shards).tolist():
-            chosen = np.flatnonzero(shards == shard)
-            yield shard, (index[chosen], [records[i] for i in chosen.tolist()])
+            selected = np.flatnonzero(shards == shard)
+            yield (
+                shard,
+                (index[selected], [records[i] for i in selected.tolist()]),
+            )
 
 
 class _Write(_Worker):

@@ -42,6 +42,7 @@ from t2t_lite.datagen.encode import (
     split_into_chunks,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem, TextFiles
 from t2t_lite.progress import Counter, log
 
@@ -60,9 +61,9 @@ class DataGenerator:
     """
 
     problem: Problem  # both directions share the data
-    data_dir: str | os.PathLike
-    raw_dir: str | os.PathLike | None = None  # None downloads the corpus
-    tfds_dir: str | os.PathLike | None = None  # of TensorFlow Datasets
+    data_dir: PathLike
+    raw_dir: PathLike | None = None  # None downloads the corpus
+    tfds_dir: PathLike | None = None  # of TensorFlow Datasets
     # Of the order of train and of the vocabulary's sample; None is the seed of
     # existing data, or DEFAULT_SEED.
     seed: int | None = None

@@ -82,7 +82,8 @@ def read_shards(
     """
     starts = [_find_shards(path, shards, is_shuffled) for path in paths]
     for shard in range(shards):
-        indices, records = [np.zeros(0, INDEX)], []
+        indices = [np.zeros(0, INDEX)]
+        records: list[bytes] = []
         for path, (index_starts, data_starts) in zip(
             paths, starts, strict=True
         ):

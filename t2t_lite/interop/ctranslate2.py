@@ -12,7 +12,6 @@ FOLDER/model.bin, config.json, *_vocabulary.json   files of CTranslate2
 
 import copy
 import json
-import os
 import pathlib
 import shutil
 import tempfile
@@ -35,6 +34,7 @@ from t2t_lite.decoding.translator import (
     with_eos,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.files import PathLike
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.tf_setup import num_cpus
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, Tokenizer
@@ -90,7 +90,7 @@ def _check_options(options: Iterable[str]) -> None:
 
 def write_ctranslate2(
     translator: Translator,
-    folder: str | os.PathLike,
+    folder: PathLike,
     quantization: Quantization = "float32",
 ) -> None:
     """Write the model, the vocabularies and the settings into an empty folder.
@@ -276,7 +276,7 @@ class CTranslate2Translator:
 
     constraint: Any = None
 
-    def __init__(self, folder: str | os.PathLike, searches: int = 1):
+    def __init__(self, folder: PathLike, searches: int = 1):
         path = pathlib.Path(folder, _SETTINGS)
         try:
             settings = json.loads(path.read_text("utf-8"))

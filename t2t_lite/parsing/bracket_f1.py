@@ -7,7 +7,6 @@ never stop the evaluation.
 """
 
 import dataclasses
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, did_you_mean
+from t2t_lite.files import PathLike
 from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_trees, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
@@ -41,7 +41,7 @@ class Parameters:
     cutoff_length: int = 40  # maximum words for the second block of totals
 
     def same_label(self, one: str, other: str) -> bool:
-        """Return whether two labels, or two tags, count as equal."""
+        """Return True if two labels, or two tags, count as equal."""
         return _same(one, other, self.equal_labels)
 
 
@@ -71,7 +71,7 @@ _KEYS = {
 }
 
 
-def read_parameters(path: str | os.PathLike) -> Parameters:
+def read_parameters(path: PathLike) -> Parameters:
     """Read an EVALB parameter file, with one key and its value per line.
 
     Example: `DELETE_LABEL TOP`, `EQ_LABEL ADVP PRT`, `LABELED 1`. Lines that
@@ -220,22 +220,22 @@ def _read(trees, parameters, kept=None):
     brackets: list[_Bracket] = []
     quotes, opened = [], []
     length = index = 0
-    for event, part in (step for tree in trees for step in walk(tree)):
+    for event, node in (step for tree in trees for step in walk(tree)):
         if event is LEAF:
-            if part.label in parameters.quote_labels and part.word in _QUOTES:
-                quotes.append((index, len(leaves), part.label))
-            length += part.label not in parameters.uncounted_labels
+            if node.label in parameters.quote_labels and node.word in _QUOTES:
+                quotes.append((index, len(leaves), node.label))
+            length += node.label not in parameters.uncounted_labels
             if not (
-                part.label in parameters.deleted_labels
-                or part.word in parameters.deleted_words
+                node.label in parameters.deleted_labels
+                or node.word in parameters.deleted_words
             ):
-                leaves.append(part)
+                leaves.append(node)
             elif kept:
-                leaves += [part] * kept[index]
+                leaves += [node] * kept[index]
             index += 1
         elif event is OPEN:
             opened.append(len(brackets))
-            label = _FUNCTION.sub("", part.label)
+            label = _FUNCTION.sub("", node.label)
             brackets.append(_Bracket(label, len(leaves), 0))
         else:
             last = opened.pop()

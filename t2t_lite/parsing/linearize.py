@@ -43,13 +43,13 @@ def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
     `(S (NP PRP )NP (VP VBZ )VP . )S`. See arXiv:1412.7449, section 2.2.
     """
     tokens = []
-    for event, part in walk(tree):
+    for event, node in walk(tree):
         if event is OPEN:
-            tokens.append(f"({part.label}")
+            tokens.append(f"({node.label}")
         elif event is CLOSE:
-            tokens.append(f"){part.label}")
-        elif keep_tags or part.label in PUNCTUATION:
-            tokens.append(part.label)
+            tokens.append(f"){node.label}")
+        elif keep_tags or node.label in PUNCTUATION:
+            tokens.append(node.label)
         else:
             tokens.append(NO_TAG)
     return tokens

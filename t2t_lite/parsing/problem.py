@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.files import PathLike
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import PUNCTUATION, delinearize, linearize
 from t2t_lite.parsing.trees import (
@@ -109,10 +110,10 @@ class ParsingOptions(ProblemOptions):
         super().__post_init__()
         numbers = {"train": self.train, "dev": self.dev, "test": self.test}
         if any(numbers.values()) and not all(numbers.values()):
-            given = " and ".join(name for name in numbers if numbers[name])
+            named = " and ".join(name for name in numbers if numbers[name])
             raise UsageError(
                 "File numbers must be given for all of train, dev and test "
-                f"(got {given} only)."
+                f"(got {named} only)."
             )
         if self.treebank_share and not self.trees:
             raise UsageError(
@@ -186,7 +187,7 @@ class ParsingProblem(Problem):
         return size, 3 + len(self._declared_tokens())
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         """Train the source vocabulary and write the target vocabulary."""
         from t2t_lite.tokenizers.closed import ClosedVocabulary
@@ -338,9 +339,7 @@ class ParsingProblem(Problem):
         return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
 
 
-def numbered_files(
-    folder: str | os.PathLike, stem: str
-) -> dict[int, pathlib.Path]:
+def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
     """Find the files of a treebank, sorted by number, also in subfolders.
 
     Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
@@ -391,10 +390,10 @@ def _augment_with_subtrees(
     """
     for tree in whole_trees:
         yield tree
-        for event, part in walk(tree) if tree else ():
-            if event is OPEN and part is not tree:
-                if 2 <= len(trees.words(part)) <= max_words:
-                    yield part
+        for event, node in walk(tree) if tree else ():
+            if event is OPEN and node is not tree:
+                if 2 <= len(trees.words(node)) <= max_words:
+                    yield node
 
 
 def interleave(

@@ -45,7 +45,7 @@ class TreeConstraint(tf.Module):
     is the vocabulary, beginning with SPECIAL_TOKENS.
     """
 
-    kind = "trees"
+    output_format = "trees"
 
     def __init__(self, tokens: Sequence[str]):
         super().__init__(name="tree_constraint")
@@ -186,12 +186,12 @@ class _TreeLogitsProcessor(LogitsProcessor):
         is_open = depth > 0
         # Tokens that are not needed for words and closing brackets; another
         # constituent needs two brackets, and the tree needs EOS.
-        room = state.limits[:, None] - state.index - left - depth
+        remaining = state.limits[:, None] - state.index - left - depth
         may_open = (
             ((left > 0) & (is_open | (leaves < 1)))
             & (depth < MAX_OPEN_BRACKETS)
             & (own_state["opened"] < MAX_OPENED_IN_A_ROW)
-            & (room >= _MIN_OTHER_TOKENS)
+            & (remaining >= _MIN_OTHER_TOKENS)
         )
         may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
         is_top = depth[..., None] - 1 == tf.range(MAX_OPEN_BRACKETS)

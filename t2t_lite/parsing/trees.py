@@ -7,7 +7,6 @@ The text of a tree, as in treebanks, and the `Tree`:
 """
 
 import functools
-import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from t2t_lite.corpus.lines import Encoding, read_lines
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 
 NO_TAG = "XX"  # tag of a word whose part of speech is unknown
 TRACE = "-NONE-"  # tag of traces and empty subjects
@@ -47,13 +47,13 @@ def walk(tree: Tree) -> Iterator[tuple[str, Tree]]:
     """
     steps = [(OPEN, tree)]
     while steps:
-        event, part = steps.pop()
-        if part.word is not None:
+        event, node = steps.pop()
+        if node.word is not None:
             event = LEAF
         elif event is OPEN:
-            steps.append((CLOSE, part))
-            steps += [(OPEN, child) for child in reversed(part.children)]
-        yield event, part
+            steps.append((CLOSE, node))
+            steps += [(OPEN, child) for child in reversed(node.children)]
+        yield event, node
 
 
 def fold(
@@ -66,20 +66,20 @@ def fold(
     `of_bracket` takes a constituent and the values of its children.
     """
     levels: list[list[Any]] = [[]]
-    for event, part in walk(tree):
+    for event, node in walk(tree):
         if event is OPEN:
             levels.append([])
         elif event is LEAF:
-            levels[-1].append(of_leaf(part))
+            levels[-1].append(of_leaf(node))
         else:
             values = levels.pop()
-            levels[-1].append(of_bracket(part, values))
+            levels[-1].append(of_bracket(node, values))
     return levels[0][0]
 
 
 def words(tree: Tree) -> list[str]:
     """Return the words of a tree, in order, traces included."""
-    return [part.word or "" for event, part in walk(tree) if event is LEAF]
+    return [node.word or "" for event, node in walk(tree) if event is LEAF]
 
 
 def format_tree(tree: Tree) -> str:
@@ -154,7 +154,7 @@ def without_function(label: str) -> str:
     return label if label.startswith("-") else _FUNCTION.sub("", label)
 
 
-def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
+def read_trees(path: PathLike) -> Iterator[Tree]:
     """Yield the trees of a UTF-8 file, compressed or not; see `parse_trees`."""
     return parse_trees(read_lines(path, STRICT), str(path))
 

@@ -8,7 +8,6 @@ import hashlib
 import inspect
 import itertools
 import json
-import os
 import pathlib
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.files import PathLike
 from t2t_lite.validators import changed, require_known, validate
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Problem:
     Attributes:
       name: set by `register_problem`; `NAME_rev` in a reversed copy.
       base_name: the name of the data files, the same in both directions.
-      reversed: whether the pipeline swaps `inputs` and `targets`.
+      reversed: True if the pipeline swaps `inputs` and `targets`.
       options_type: the dataclass of the options for `with_options`.
       settings: the values of the options.
       options: the JSON-serializable values that differ from the defaults.
@@ -132,14 +132,12 @@ class Problem:
         return self.vocab_size, self.vocab_size
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         """Write the vocabulary files into `data_dir`."""
         raise _undefined(self, "train_encoders")
 
-    def load_encoders(
-        self, directory: str | os.PathLike
-    ) -> dict[str, "Tokenizer"]:
+    def load_encoders(self, directory: PathLike) -> dict[str, "Tokenizer"]:
         """Return the encoders of `inputs` and `targets` in this direction.
 
         A shared vocabulary is one object under both keys.
@@ -281,7 +279,7 @@ class Text2TextProblem(Problem):
         return {"inputs": file, "targets": file}
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 

@@ -34,6 +34,7 @@ from t2t_lite.corpus.splits import (
     choose_held_out,
 )
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.files import PathLike
 from t2t_lite.problem.base import (
     ProblemOptions,
     Text2TextProblem,
@@ -342,7 +343,7 @@ class TextFiles(Text2TextProblem):
         return super().expected_vocab_sizes()
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         """Learn the vocabularies, or copy `vocabulary`."""
         path = self.settings.vocabulary
@@ -428,16 +429,19 @@ class TextFiles(Text2TextProblem):
     def _pairs(self, files):
         settings = self.settings
         encoding = Encoding(settings.encoding, settings.max_invalid_ratio)
-        languages = self.source_language, self.target_language
-        keys = settings.source_key, settings.target_key
+        file = files[0]
         if len(files) == 2:
-            return read_parallel(*files, encoding)
-        match format_of(*files):
+            return read_parallel(file, files[1], encoding)
+        match format_of(file):
             case ".tmx":
-                return read_tmx(*files, *languages)
+                return read_tmx(
+                    file, self.source_language, self.target_language
+                )
             case ".tsv":
-                return read_tsv(*files, encoding)
-        return read_json_lines(*files, *keys, encoding)
+                return read_tsv(file, encoding)
+        return read_json_lines(
+            file, settings.source_key, settings.target_key, encoding
+        )
 
     @functools.cached_property
     def _held_out(self):

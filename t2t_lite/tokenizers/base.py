@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean, format_error
+from t2t_lite.files import PathLike
 
 PAD_ID = 0
 EOS_ID = 1
@@ -36,7 +37,7 @@ class Tokenizer(tf.Module):
     unknown_id: int | None = None
     _pieces: Sequence[str]  # by id
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__()
         self.path = pathlib.Path(path)
         self._content = read_vocabulary(path)
@@ -158,7 +159,7 @@ def to_valid_utf8(text: str | bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def read_vocabulary(path: str | os.PathLike) -> bytes:
+def read_vocabulary(path: PathLike) -> bytes:
     """Return the bytes of a vocabulary file; raise T2TLiteError if missing."""
     try:
         return pathlib.Path(path).read_bytes()
@@ -170,7 +171,7 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
         ) from error
 
 
-def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
+def write_vocabulary(path: PathLike, content: bytes) -> None:
     """Write a vocabulary file atomically."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
 """A closed vocabulary of whole tokens, separated by white space."""
 
-import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     UNK_ID,
     Tokenizer,
@@ -30,7 +30,7 @@ class ClosedVocabulary(Tokenizer):
       T2TLiteError: the file is missing, damaged or has other special tokens.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
         tokens = vocab_lines(self._content)
         is_list = tuple(tokens[:3]) == SPECIAL_TOKENS
@@ -80,9 +80,7 @@ class ClosedVocabulary(Tokenizer):
         return rows
 
     @classmethod
-    def write(
-        cls, tokens: Iterable[str], path: str | os.PathLike
-    ) -> "ClosedVocabulary":
+    def write(cls, tokens: Iterable[str], path: PathLike) -> "ClosedVocabulary":
         """Write a vocabulary of tokens without white space, in order."""
         lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
         write_vocabulary(path, lines.encode())

@@ -4,7 +4,6 @@ import array
 import collections
 import io
 import itertools
-import os
 import pathlib
 import random
 import re
@@ -18,6 +17,7 @@ import tensorflow_text as tf_text
 from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
@@ -64,7 +64,7 @@ class SentencePieceTokenizer(Tokenizer):
       T2TLiteError: the file is missing or damaged.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
         try:
             self._model, has_bytes = _remap_special_ids(self._content)
@@ -109,7 +109,7 @@ class SentencePieceTokenizer(Tokenizer):
         cls,
         lines: Iterable[str],
         vocab_size: int,
-        path: str | os.PathLike,
+        path: PathLike,
         seed: int = 0,
         tags: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":

@@ -7,7 +7,6 @@ the last step: without a suffix indicator it matches the longest piece first.
 """
 
 import functools
-import os
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
@@ -53,7 +53,7 @@ class T2TSubwordTokenizer(Tokenizer):
         characters of escapes.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
         self._pieces = pieces = parse_subwords(vocab_lines(self._content))
         self.vocab_size = len(pieces)

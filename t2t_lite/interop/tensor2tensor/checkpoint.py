@@ -74,7 +74,7 @@ class Checkpoint:
                     ours = re.sub(pattern, replacement, ours)
                 self._shards.setdefault(ours, []).append(name)
 
-    def choose_space(self, given: int | None) -> tuple[int, str]:
+    def choose_space(self, target_space: int | None) -> tuple[int, str]:
         """Return the target space to use, and a message about the choice.
 
         Adam's slots identify the trained space: all others are 0.
@@ -82,10 +82,10 @@ class Checkpoint:
         Raises:
           UsageError: the given target space is out of range.
         """
-        if given is not None and not 0 <= given < _NUM_SPACES:
+        if target_space is not None and not 0 <= target_space < _NUM_SPACES:
             raise UsageError(
                 f"target_space must be from 0 to {_NUM_SPACES - 1} (got "
-                f"{given})."
+                f"{target_space})."
             )
         trained = None
         name = f"training/{_TARGET_SPACES}/{_SLOTS[1]}"
@@ -93,11 +93,11 @@ class Checkpoint:
             (rows,) = np.nonzero(np.any(self._read(name), axis=1))
             trained = int(rows[0]) if len(rows) == 1 else None
         if trained is None:
-            return given or 0, f"target space {given or 0}"
-        if given not in (None, trained):
-            return given, (
-                f"warning: target space {given} is untrained; Adam updated "
-                f"only target space {trained}"
+            return target_space or 0, f"target space {target_space or 0}"
+        if target_space not in (None, trained):
+            return target_space, (
+                f"warning: target space {target_space} is untrained; Adam "
+                f"updated only target space {trained}"
             )
         return trained, f"target space {trained}, which is the trained one"
 
