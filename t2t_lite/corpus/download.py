@@ -78,8 +78,7 @@ class RawFiles:
         """Return the path of a file; download it if necessary.
 
         Raises:
-          T2TLiteError: the file is missing, cannot be downloaded or has other
-            content.
+          T2TLiteError: the file is missing or has other content.
         """
         self.require([name])
         path = (self.raw_dir or self.download_dir or pathlib.Path()) / name

@@ -58,11 +58,7 @@ CORPUS = Encoding(max_invalid_ratio=0.01)
 
 
 def normalize_encoding(value: object) -> str:
-    """Return Python's name of a text encoding: "UTF8" gives "utf-8".
-
-    Raises:
-      ValueError: the encoding is unknown.
-    """
+    """Return Python's name, "utf-8" for "UTF8"; raise ValueError if unknown."""
     name = str(value)
     try:
         "\n".encode(name)
@@ -129,11 +125,7 @@ def read_byte_lines(path: PathLike) -> Iterator[bytes]:
 
 
 def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines of a UTF-8 text `name` without its BOM.
-
-    Raises:
-      T2TLiteError: the text has the BOM of another encoding.
-    """
+    """Yield lines without a BOM; raise T2TLiteError for the BOM of UTF-16."""
     lines = iter(lines)
     for first in lines:
         if first.startswith(_OTHER_BOMS):

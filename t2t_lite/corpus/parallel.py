@@ -153,11 +153,7 @@ def _read_sgml(path, encoding):
 
 
 def format_of(path: PathLike) -> str:
-    """Return the format of a file, one of FORMATS, by its name.
-
-    Raises:
-      UsageError: the name has another suffix.
-    """
+    """Return a file's format by its name; raise UsageError for another one."""
     name = pathlib.Path(path)
     suffix = (
         name.with_suffix("") if name.suffix in COMPRESSED_SUFFIXES else name

@@ -62,11 +62,10 @@ def choose_held_out(
     needed = size * len(splits)
     if len(digests) <= needed:
         names = " and ".join(splits)
-        smaller = "a smaller `holdout`, or " if size > 1 else ""
         raise T2TLiteError(
             f"Holding out {size} pairs for {names} requires more than {needed} "
-            "distinct pairs with text on both sides; got "
-            f"{len(digests)}. Give {smaller}files for {names}."
+            f"distinct pairs with text on both sides; got {len(digests)}. Give "
+            f"a smaller `holdout`, or files for {names}."
         )
     held_out = {}
     for split, start in zip(splits, range(0, needed, size), strict=True):

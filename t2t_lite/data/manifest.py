@@ -10,7 +10,7 @@ import hashlib
 import json
 import pathlib
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import files
@@ -128,11 +128,7 @@ class Manifest:
 
     @classmethod
     def load(cls, data_dir: PathLike, problem: Problem) -> "Manifest":
-        """Read the manifest of a problem's data.
-
-        Raises:
-          T2TLiteError: the manifest is missing or unreadable.
-        """
+        """Read a problem's manifest; raise T2TLiteError if it is unreadable."""
         path = cls.path(data_dir, problem)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -180,11 +176,6 @@ class Manifest:
             f"{corpus['copies'] / total:.1%}"
             for corpus in self.corpora
         ]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of the problem; {} for most problems."""
-        return self.definition.get("options", {})
 
     @property
     def digest(self) -> str:
@@ -268,19 +259,15 @@ def check_shards(
     data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
-    splits: Iterable[str] | None = None,
     checksums: bool = True,
 ) -> None:
-    """Compare the sizes, and with `checksums` the checksums, of shards.
+    """Raise T2TLiteError for the first shard that is missing or damaged.
 
-    `splits` selects the splits; None selects all.
-
-    Raises:
-      T2TLiteError: a shard is missing or damaged; the message names the first.
+    Compares the sizes, and with `checksums` the checksums.
     """
     hint = regenerate_hint(problem, data_dir)
-    for split in manifest.splits if splits is None else splits:
-        for shard in manifest.split(split).shards:
+    for split in manifest.splits.values():
+        for shard in split.shards:
             path = pathlib.Path(data_dir, shard.file)
             sha256 = shard.sha256 if checksums else None
             _check_file(path, shard.bytes, sha256, hint)

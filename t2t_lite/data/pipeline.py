@@ -381,9 +381,9 @@ def _read_windows(data_dir, record):
 
 @contextlib.contextmanager
 def read_errors(
-    data_dir: PathLike, problem: Problem, manifest: Manifest, split: str
+    data_dir: PathLike, problem: Problem, manifest: Manifest
 ) -> Iterator[None]:
-    """Turn TensorFlow's errors while reading a split into a T2TLiteError.
+    """Turn TensorFlow's errors while reading data into a T2TLiteError.
 
     The message names the damaged, missing or unreadable shard.
     """
@@ -395,7 +395,7 @@ def read_errors(
         tf.errors.PermissionDeniedError,
         tf.errors.FailedPreconditionError,
     ) as error:
-        check_shards(data_dir, problem, manifest, [split])
+        check_shards(data_dir, problem, manifest)
         raise T2TLiteError(
             f"Cannot read the data in {data_dir}: {format_error(error)}."
         ) from error

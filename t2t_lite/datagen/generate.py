@@ -374,11 +374,7 @@ def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
 def make_split_record(
     encoder: SplitEncoder, counts: Counts, shards: list[ShardRecord]
 ) -> SplitRecord:
-    """Return the record of a written split.
-
-    Raises:
-      T2TLiteError: the split has no usable pair.
-    """
+    """Return the record of a split; raise T2TLiteError if it has no pair."""
     reasons = dict(sorted(counts.reasons.items()))
     record = SplitRecord(
         examples=counts.lengths.total(),

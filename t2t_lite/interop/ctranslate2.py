@@ -263,12 +263,7 @@ class CTranslate2Translator:
     Results equal those of `beam_search`, except for two rules of CTranslate2:
     EOS must be among the K best candidates of a step, not the 2 K best; and a
     search ends when it has enough finished hypotheses, even if a better one is
-    still possible.
-
-    Args:
-      folder: from `write_ctranslate2`.
-      searches: number of concurrent searches; they share the batch and the CPU
-        cores.
+    still possible. Concurrent `searches` share the batch and the CPU cores.
 
     Raises:
       T2TLiteError: CTranslate2 is not installed, or the folder is damaged.

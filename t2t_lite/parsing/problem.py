@@ -54,11 +54,6 @@ def _parse_numbers(text: str) -> list[range]:
     return ranges
 
 
-def _check_numbers(value: Any) -> str:
-    _parse_numbers(str(value))
-    return str(value)
-
-
 def _paths(value: Any) -> str:
     """Make paths, separated by ":", absolute."""
     return ":".join(file_path(name) for name in str(value).split(":") if name)
@@ -66,7 +61,10 @@ def _paths(value: Any) -> str:
 
 _Numbers = Annotated[
     str,
-    Validator("numbers of files such as 200-2199 or 1-9+12", _check_numbers),
+    Validator(
+        "numbers of files such as 200-2199 or 1-9+12",
+        lambda value: _parse_numbers(str(value)) and str(value),
+    ),
 ]
 _NUMBERS_HELP = (
     "file numbers, such as 200-2199 or 1-9+12; required for all three splits "

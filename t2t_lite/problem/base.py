@@ -17,6 +17,7 @@ from t2t_lite.corpus import filters
 from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
+from t2t_lite.tokenizers.tags import split_tag
 from t2t_lite.validators import changed, require_known, validate
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ class Text2TextProblem(Problem):
           `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
           `signature_lowercase`; `exact_match`. With a target language also
           `tokenized_bleu` (None if the tokenizer has no rules for it) and
-          `tokenized_bleu_procedure`. Scores are 0-100.
+          `tokenized_bleu_procedure`; with tags also `by_tag`. Scores are 0-100.
 
         Raises:
           T2TLiteError: the numbers of sentences differ or are 0.
@@ -323,6 +324,7 @@ class Text2TextProblem(Problem):
             "signature_lowercase": lower["signature"],
             "exact_match": 100.0 * exact / len(references),
             **_tokenized_bleu(outputs, references, self.languages[1]),
+            **_bleu_by_tag(self.source_tags, sources, outputs, references),
         }
 
 
@@ -334,11 +336,7 @@ def read_some(pairs: Iterable[tuple[str, str]]) -> None:
 def validate_pairs(
     pairs: Iterable[tuple[str, str]], label: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs unchanged; `label` names them in errors.
-
-    Raises:
-      T2TLiteError: an element is not a pair of texts.
-    """
+    """Yield the pairs; raise T2TLiteError if one is not a pair of texts."""
     for number, pair in enumerate(pairs, 1):
         match pair:
             case [str(), str()]:
@@ -356,6 +354,23 @@ def _undefined(problem: Problem, method: str) -> T2TLiteError:
         f"{type(problem).__name__} must define {method}. A subclass of "
         "Text2TextProblem needs only samples."
     )
+
+
+def _bleu_by_tag(tags, sources, outputs, references):
+    """Return the entry `by_tag` of a report; {} without tags."""
+    if not tags:
+        return {}
+    from t2t_lite.evaluation.bleu import bleu
+
+    groups = collections.defaultdict(list)
+    for source, *texts in zip(sources, outputs, references, strict=True):
+        groups[split_tag(source, tags)[0] or "no tag"].append(texts)
+    by_tag = {}
+    for tag, pairs in sorted(groups.items()):
+        hypotheses, correct = zip(*pairs, strict=True)
+        scores = bleu(hypotheses, correct)
+        by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
+    return {"by_tag": by_tag}
 
 
 def _tokenized_bleu(hypotheses, references, language):

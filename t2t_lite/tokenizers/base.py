@@ -94,11 +94,7 @@ class Tokenizer(tf.Module):
         return [self._pieces[i] if i < size else "" for i in ids]
 
     def pieces_to_ids(self, pieces: Sequence[str]) -> list[int]:
-        """Return the id of each piece.
-
-        Raises:
-          UsageError: a piece is not in the vocabulary.
-        """
+        """Return the id of each piece; raise UsageError for an unknown one."""
         ids = {piece: index for index, piece in enumerate(self._pieces)}
         for piece in pieces:
             if piece not in ids:

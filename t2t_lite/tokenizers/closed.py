@@ -62,11 +62,9 @@ class ClosedVocabulary(Tokenizer):
         return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, without EOS.
+        """Return the ids of texts; raise T2TLiteError for an unknown token.
 
-        Raises:
-          T2TLiteError: a token is not in the vocabulary, because training data
-            must be exact.
+        Training data must be exact.
         """
         rows = super().encode(texts)
         for text, ids in zip(texts, rows, strict=True):

@@ -194,12 +194,9 @@ def _make_matcher(pieces):
 @functools.cache
 def _alphanumeric_bounds():
     """Return the code points at which ranges of letters and digits change."""
-    bounds, inside = [], False
-    for code in range(sys.maxunicode + 1):
-        if (unicodedata.category(chr(code))[0] in "LN") != inside:
-            bounds.append(code)
-            inside = not inside
-    return np.array(bounds)
+    characters = map(chr, range(sys.maxunicode + 1))
+    inside = [unicodedata.category(c)[0] in "LN" for c in characters]
+    return np.flatnonzero(np.diff(inside, prepend=False))
 
 
 def _unescape(words):

@@ -10,7 +10,7 @@ from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 
 def open_vocabulary(path: PathLike) -> Tokenizer:
-    """Return the tokenizer of a vocabulary file; its name does not matter.
+    """Return the tokenizer of a vocabulary file, whatever its name.
 
     Raises:
       T2TLiteError: the file is missing, damaged or not a vocabulary.

@@ -78,9 +78,6 @@ class Checkpoint:
         """Return the target space to use, and a message about the choice.
 
         Adam's slots identify the trained space: all others are 0.
-
-        Raises:
-          UsageError: the given target space is out of range.
         """
         if target_space is not None and not 0 <= target_space < _NUM_SPACES:
             raise UsageError(

@@ -159,12 +159,7 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
 
 
 def read_values(path: pathlib.Path) -> dict[str, Any]:
-    """Read an `hparams.json` file, and check the types of known values.
-
-    Raises:
-      UsageError: the file does not exist.
-      T2TLiteError: the file is damaged.
-    """
+    """Read an `hparams.json` file, and check the types of known values."""
     if not path.is_file():
         raise UsageError(
             f"{path} is missing: specify `t2t_hparams=FILE`, or one of "

@@ -72,7 +72,10 @@ def import_run(
       UsageError: `vocabulary` or `output_dir` is invalid.
       T2TLiteError: a file is damaged, or the logits differ.
     """
-    _require_empty(output_dir)
+    if output_dir.exists() and any(output_dir.iterdir()):
+        raise UsageError(
+            f"output_dir must be a new or empty folder (got {output_dir})."
+        )
     encoders = _open_vocabularies(problem, vocabulary)
     if len({each.vocab_size for each in encoders.values()}) > 1:
         # tensor2tensor ignores the hparam if the sizes differ.
@@ -111,13 +114,6 @@ def import_run(
     state = {"step": step, "position": [0, 0, 0], "seed": seed}
     _write_run(output_dir, config, vocabulary, tensors, state)
     return run, messages
-
-
-def _require_empty(folder):
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(
-            f"output_dir must be a new or empty folder (got {folder})."
-        )
 
 
 def _write_run(output_dir, config, vocabulary, tensors, state):
