@@ -4,7 +4,6 @@ Line i of one file translates line i of the other; in SGML test sets, segment i
 of the other. A file with both sides is TSV, JSON lines or TMX.
 """
 
-import contextlib
 import html
 import itertools
 import json
@@ -12,7 +11,6 @@ import pathlib
 import re
 import reprlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from t2t_lite.corpus.lines import (
     COMPRESSED_SUFFIXES,
@@ -30,6 +28,11 @@ FORMATS = (".tsv", ".jsonl", ".tmx")
 
 _COMPRESSED = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
 _SGML = r"\.sgml?"
+# Errors raised while reading invalid or unexpected JSON.
+_INVALID_RECORD = (
+    *(ValueError, RecursionError, KeyError),
+    *(TypeError, AttributeError),
+)
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of TMX that contain formatting codes, not text.
 _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
@@ -201,24 +204,23 @@ def read_json_lines(
       T2TLiteError: a line has no such object, or the file is invalid.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
-        record: Any = "invalid JSON"
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             record = json.loads(line)
-        texts: list[Any] = [None]
-        if isinstance(record, dict):
-            texts = [record.get(key) for key in (source_key, target_key)]
-        if not all(isinstance(text, str) for text in texts):
+            source, target = (
+                record[key].encode("utf-8", "surrogatepass")
+                for key in (source_key, target_key)
+            )
+        except _INVALID_RECORD as error:
             raise T2TLiteError(
                 "Each line must be a JSON object with strings under "
                 f"{source_key!r} (`source_key`) and {target_key!r} "
-                f"(`target_key`); got {reprlib.repr(record)} in {path}, line "
+                f"(`target_key`); got {reprlib.repr(line)} in {path}, line "
                 f"{number}."
-            )
-        source, target = (
-            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-            for text in texts
+            ) from error
+        yield (
+            source.decode("utf-8", "replace"),
+            target.decode("utf-8", "replace"),
         )
-        yield source, target
 
 
 def read_tmx(

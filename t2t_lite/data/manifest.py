@@ -178,6 +178,11 @@ class Manifest:
         ]
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options of the problem; {} for most problems."""
+        return self.definition.get("options", {})
+
+    @property
     def digest(self) -> str:
         """The sha256, in hex, of all fields that affect batches, for runs."""
         record = dataclasses.asdict(self)

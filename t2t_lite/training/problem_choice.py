@@ -71,8 +71,7 @@ def choose_problem(
     options = {}
     has_options = dataclasses.fields(task.options_type)
     if has_options and Manifest.path(search_dir, task).exists():
-        manifest = Manifest.load(search_dir, task)
-        options = manifest.definition.get("options", {})
+        options = Manifest.load(search_dir, task).options
     return task.with_options(options), search_dir
 
 

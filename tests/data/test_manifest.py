@@ -124,7 +124,7 @@ def test_other_options_are_named_and_the_fix_has_them_in_full(tmp_path):
     here = Folded().with_options({"folds": 4, "file": "/x" * 40 + "/b"})
     save_manifest(tmp_path, there)
     loaded = Manifest.load(tmp_path, there)
-    assert loaded.definition["options"] == there.options
+    assert loaded.options == there.options
     with pytest.raises(T2TLiteError) as error:
         check_data(tmp_path, here, loaded)
     message = str(error.value)

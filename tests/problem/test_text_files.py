@@ -270,5 +270,5 @@ def test_data_of_other_options_is_refused(sides, make, tmp_path):
         in str(error.value)
     )
     loaded = Manifest.load(tmp_path / "data", text())
-    again = registry.problem("text_rev", loaded.definition["options"])
+    again = registry.problem("text_rev", loaded.options)
     assert make(again) == loaded
