@@ -5,9 +5,8 @@ A problem declares filters and their limits: `filters = {"length": 80,
 docs/your-data.md describes each filter.
 
 Lengths are counted in words, as in the tools that cleaned the corpora of
-arXiv:1706.03762; `max_length` limits the tokens when batches are made. A word
-is a run of characters other than white space and punctuation; each punctuation
-mark counts as one more. Use `characters` for scripts without spaces.
+arXiv:1706.03762. A word is a run of characters other than white space and
+punctuation; each punctuation mark counts as one more.
 """
 
 import functools

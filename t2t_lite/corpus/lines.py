@@ -88,9 +88,9 @@ def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
             raise T2TLiteError(
                 f"{path} must be {encoding.name.upper()} text; {num_invalid:,} "
                 f"of {count:,} lines have invalid bytes or NUL, first line "
-                f"{first:,}. Convert the file, for example with iconv, or give "
-                "its `encoding` (`problem=text` only), such as windows-1252 or "
-                "utf-16. `max_invalid_ratio=1` disables this check."
+                f"{first:,}. Convert the file, or give its `encoding` "
+                "(`problem=text` only), such as windows-1252 or utf-16. "
+                "`max_invalid_ratio=1` disables this check."
             )
 
     with open_compressed(path) as file:

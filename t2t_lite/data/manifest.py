@@ -309,11 +309,8 @@ def generate_command(
 
     Its options are in backticks, as in all messages of the engine.
     """
-    name, registered = problem.base_name, type(problem).name
-    words = [f"problem={registered or name}"]
-    if registered and registered != name:
-        words.append(f"name={name}")
-    words += [word for word in problem.option_words() if word not in words]
+    name = type(problem).name or problem.base_name
+    words = [f"problem={name}", *problem.option_words()]
     words.append(f"data_dir={data_dir}")
     if seed not in (None, DEFAULT_SEED):
         words.append(f"seed={seed}")

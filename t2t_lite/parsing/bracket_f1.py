@@ -294,16 +294,14 @@ def _difference(gold, test, parameters):
 def _matched(gold, test, parameters):
     """Count gold brackets with a matching test bracket; each matches once."""
     unmatched = defaultdict(list)
-    for bracket in test:
-        unmatched[bracket.start, bracket.end].append(bracket.label)
+    for label, *span in test:
+        unmatched[tuple(span)].append(label)
     matched = 0
-    for bracket in gold:
-        labels = unmatched[bracket.start, bracket.end]
-        for label in labels:
-            if not parameters.labeled or parameters.same_label(
-                bracket.label, label
-            ):
-                labels.remove(label)
+    for label, *span in gold:
+        labels = unmatched[tuple(span)]
+        for other in labels:
+            if not parameters.labeled or parameters.same_label(label, other):
+                labels.remove(other)
                 matched += 1
                 break
     return matched

@@ -130,17 +130,14 @@ class TreeConstraint(tf.Module):
 
 
 class _TreeLogitsProcessor(LogitsProcessor):
-    """Logits processor that masks tokens that cannot lead to a valid tree.
-
-    `word_classes` are int32 [B, n], `counts`, the numbers of words, int32 [B].
-    """
+    """Logits processor that masks tokens that cannot lead to a valid tree."""
 
     renormalizes = True
 
     def __init__(self, constraint, word_classes, counts):
         self.constraint = constraint
-        self.word_classes = word_classes
-        self.counts = counts
+        self.word_classes = word_classes  # int32 [B, n]
+        self.counts = counts  # numbers of words, int32 [B]
 
     def start(self, batch_size, beam_size):
         shape = [batch_size, beam_size]

@@ -206,10 +206,8 @@ class Problem:
 
     def option_words(self) -> list[str]:
         """Return the options as command-line words without dashes."""
-        if not self.options:
-            return []
         options = ",".join(f"{k}={v}" for k, v in self.options.items())
-        return [f"problem_options={options}"]
+        return [f"problem_options={options}"] if options else []
 
     @property
     def registered_name(self) -> str:
