@@ -45,15 +45,20 @@ def walk(tree: Tree) -> Iterator[tuple[str, Tree]]:
     Yields `(OPEN, constituent)`, `(LEAF, word)` or `(CLOSE, constituent)`. The
     traversal is iterative, so trees may have any depth.
     """
-    steps = [(OPEN, tree)]
-    while steps:
-        event, node = steps.pop()
-        if node.word is not None:
-            event = LEAF
-        elif event is OPEN:
-            steps.append((CLOSE, node))
-            steps += [(OPEN, child) for child in reversed(node.children)]
-        yield event, node
+    path: list[Tree] = []
+    rest = [iter((tree,))]
+    while rest:
+        for node in rest[-1]:
+            if node.word is None:
+                yield OPEN, node
+                path.append(node)
+                rest.append(iter(node.children))
+                break
+            yield LEAF, node
+        else:
+            rest.pop()
+            if path:
+                yield CLOSE, path.pop()
 
 
 def fold(
