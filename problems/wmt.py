@@ -51,18 +51,14 @@ class WmtEnFr(_Wmt14):
 
 
 # Current and former names of tensor2tensor for nearly the same task.
-for name in (
-    "translate_ende_wmt32k",
-    "translate_ende_wmt32k_packed",
-    "translate_ende_wmt_clean32k",
-    "translate_ende_wmt_bpe32k",
-    "wmt_ende_tokens_32k",
-    "wmt_ende_bpe32k",
-):
-    OTHER_NAMES[name] = "wmt_ende"
-for name in (
-    "translate_enfr_wmt32k",
-    "translate_enfr_wmt32k_packed",
-    "wmt_enfr_tokens_32k",
-):
-    OTHER_NAMES[name] = "wmt_enfr"
+OTHER_NAMES |= {
+    "translate_ende_wmt32k": "wmt_ende",
+    "translate_ende_wmt32k_packed": "wmt_ende",
+    "translate_ende_wmt_clean32k": "wmt_ende",
+    "translate_ende_wmt_bpe32k": "wmt_ende",
+    "wmt_ende_tokens_32k": "wmt_ende",
+    "wmt_ende_bpe32k": "wmt_ende",
+    "translate_enfr_wmt32k": "wmt_enfr",
+    "translate_enfr_wmt32k_packed": "wmt_enfr",
+    "wmt_enfr_tokens_32k": "wmt_enfr",
+}

@@ -15,6 +15,8 @@ import shutil
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+PathLike = str | os.PathLike
+
 
 def write_json(path: pathlib.Path, value: Any) -> None:
     """Write an indented JSON file atomically."""

@@ -253,7 +253,7 @@ def _use_manifest(folder):
     for split in Toy.splits:
         record = manifest.split(split)
         assert record.summary
-        record.too_long(record.longest)
+        record.too_long(record.max_length)
 
 
 @settings(max_examples=200)

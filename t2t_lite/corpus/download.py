@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.progress import log
 
 
@@ -45,7 +46,7 @@ class RawFiles:
       raw_dir: a folder with the files; None downloads them.
       download_dir: the folder for downloads, created when needed; None allows
         no download.
-      progress: whether to show a progress bar for downloads on a terminal.
+      progress: show a progress bar for downloads on a terminal.
       tfds_dir: the folder of TensorFlow Datasets; None is its default folder.
 
     Attributes:
@@ -55,10 +56,10 @@ class RawFiles:
     def __init__(
         self,
         files: tuple[RemoteFile, ...] = (),
-        raw_dir: str | os.PathLike | None = None,
-        download_dir: str | os.PathLike | None = None,
+        raw_dir: PathLike | None = None,
+        download_dir: PathLike | None = None,
         progress: bool = True,
-        tfds_dir: str | os.PathLike | None = None,
+        tfds_dir: PathLike | None = None,
     ):
         self.files = {file.name: file for file in files}
         self.raw_dir, self.download_dir, self.tfds_dir = (
@@ -68,7 +69,7 @@ class RawFiles:
         self.progress = progress
         self.sources: dict[str, dict[str, int]] = {}
 
-    def record_source(self, path: str | os.PathLike) -> None:
+    def record_source(self, path: PathLike) -> None:
         """Record a file of the corpus; `path` calls it."""
         if state := file_stat(path):
             self.sources.setdefault(os.path.abspath(path), state)
@@ -77,8 +78,7 @@ class RawFiles:
         """Return the path of a file; download it if necessary.
 
         Raises:
-          T2TLiteError: the file is missing, cannot be downloaded or has other
-            content.
+          T2TLiteError: the file is missing or has other content.
         """
         self.require([name])
         path = (self.raw_dir or self.download_dir or pathlib.Path()) / name
@@ -89,8 +89,7 @@ class RawFiles:
 
     def require(self, names: Iterable[str]) -> None:
         """Raise T2TLiteError if files are missing and cannot be downloaded."""
-        if self.raw_dir is not None:
-            folder = self.raw_dir
+        if folder := self.raw_dir:
             missing = [name for name in names if not (folder / name).is_file()]
             problem = f"{folder} holds no file {', '.join(missing)}"
         elif missing := [name for name in names if name not in self.files]:
@@ -134,7 +133,7 @@ class RawFiles:
             )
 
 
-def file_stat(path: str | os.PathLike) -> dict[str, int] | None:
+def file_stat(path: PathLike) -> dict[str, int] | None:
     """Return the size and modification time of a file; None if missing."""
     try:
         stat = os.stat(path)

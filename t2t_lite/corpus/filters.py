@@ -5,9 +5,8 @@ A problem declares filters and their limits: `filters = {"length": 80,
 docs/your-text.md describes each filter.
 
 Lengths are counted in words, as in the tools that cleaned the corpora of
-arXiv:1706.03762; `max_length` limits the tokens when batches are made. A word
-is a run of characters other than white space and punctuation; each punctuation
-mark counts as one more. Use `characters` for scripts without spaces.
+arXiv:1706.03762. A word is a run of characters other than white space and
+punctuation; each punctuation mark counts as one more.
 """
 
 import functools
@@ -102,9 +101,7 @@ def make_filter(
 ) -> Callable[[str, str], str | None]:
     """Return a function: the first filter, except DUPLICATES, of a pair.
 
-    Args:
-      filters: limits of filters by name.
-      tags: tags of source texts; they are not counted.
+    `filters` are limits by name; `tags` of source texts are not counted.
     """
     predicates = [
         (name, functools.partial(predicate, filters[name]))

@@ -10,7 +10,6 @@ import contextlib
 import gzip
 import io
 import lzma
-import os
 import pathlib
 import re
 import zlib
@@ -18,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.files import PathLike
 
 
-def _open_zstd(path: str | os.PathLike, mode: Literal["rb"]) -> Any:
+def _open_zstd(path: PathLike, mode: Literal["rb"]) -> Any:
     try:
         from backports import zstd  # part of Python from 3.14 on
     except ImportError as error:
@@ -47,15 +47,10 @@ _OTHER_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
 
 class Encoding(NamedTuple):
-    """The encoding of a file and the tolerance for invalid lines.
+    """The encoding of a file and the tolerance for invalid lines."""
 
-    Attributes:
-      name: Python's name of the encoding.
-      max_invalid_ratio: the largest fraction of invalid lines, 0-1.
-    """
-
-    name: str = UTF_8
-    max_invalid_ratio: float = 1.0
+    name: str = UTF_8  # Python's name
+    max_invalid_ratio: float = 1.0  # largest fraction of invalid lines, 0-1
 
 
 LENIENT = Encoding()
@@ -63,11 +58,7 @@ CORPUS = Encoding(max_invalid_ratio=0.01)
 
 
 def normalize_encoding(value: object) -> str:
-    """Return Python's name of a text encoding: "UTF8" gives "utf-8".
-
-    Raises:
-      ValueError: the encoding is unknown.
-    """
+    """Return Python's name, "utf-8" for "UTF8"; raise ValueError if unknown."""
     name = str(value)
     try:
         "\n".encode(name)
@@ -77,9 +68,7 @@ def normalize_encoding(value: object) -> str:
     return codecs.lookup(name).name
 
 
-def read_lines(
-    path: str | os.PathLike, encoding: Encoding = LENIENT
-) -> Iterator[str]:
+def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
     r"""Yield the lines of a text file without their line ends.
 
     Only `\n` and `\r\n` end a line; U+2028, U+0085, a form feed or a single
@@ -99,9 +88,9 @@ def read_lines(
             raise T2TLiteError(
                 f"{path} must be {encoding.name.upper()} text; {num_invalid:,} "
                 f"of {count:,} lines have invalid bytes or NUL, first line "
-                f"{first:,}. Convert the file, for example with iconv, or give "
-                "its `encoding` (`problem=text` only), such as windows-1252 or "
-                "utf-16. `max_invalid_ratio=1` disables this check."
+                f"{first:,}. Convert the file, or give its `encoding` "
+                "(`problem=text` only), such as windows-1252 or utf-16. "
+                "`max_invalid_ratio=1` disables this check."
             )
 
     with open_compressed(path) as file:
@@ -128,7 +117,7 @@ def read_lines(
     check(0)
 
 
-def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
+def read_byte_lines(path: PathLike) -> Iterator[bytes]:
     r"""Yield the lines of a UTF-8 file as bytes without `\n` or `\r\n`."""
     with open_compressed(path) as file:
         for line in strip_bom(file, str(path)):
@@ -136,11 +125,7 @@ def read_byte_lines(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the lines of a UTF-8 text `name` without its BOM.
-
-    Raises:
-      T2TLiteError: the text has the BOM of another encoding.
-    """
+    """Yield lines without a BOM; raise T2TLiteError for the BOM of UTF-16."""
     lines = iter(lines)
     for first in lines:
         if first.startswith(_OTHER_BOMS):
@@ -153,7 +138,7 @@ def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
+def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
     """Open a file for reading; decompress it if its suffix says so.
 
     Raises:
@@ -179,6 +164,6 @@ def open_compressed(path: str | os.PathLike) -> Iterator[BinaryIO]:
         raise
 
 
-def damaged(path: str | os.PathLike, reason: object) -> T2TLiteError:
+def damaged(path: PathLike, reason: object) -> T2TLiteError:
     """Return the error for a damaged file."""
     return T2TLiteError(f"{path} is damaged: {reason}. Get the file again.")

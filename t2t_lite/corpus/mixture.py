@@ -21,17 +21,13 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """A corpus of a split.
+    """A corpus of a split."""
 
-    Attributes:
-      files: absolute paths: one file with both sides, or one for each side.
-      share: fraction of the training pairs, in (0, 1]; None: each pair once.
-      tag: the tag before the source texts, such as "<2de>"; "" for none.
-    """
-
+    # Absolute paths: one file with both sides, or one for each side.
     files: tuple[str, ...]
+    # Fraction of the training pairs, in (0, 1]; None: each pair once.
     share: float | None = None
-    tag: str = ""
+    tag: str = ""  # before the source texts, such as "<2de>"
 
     def __str__(self) -> str:
         share = "" if self.share is None else f":{self.share!r}"
@@ -116,7 +112,7 @@ def oversample(
         if not is_usable(*pair):
             yield pair
             continue
-        chosen = draw() * remaining < extra  # true exactly `extra` times
-        extra, remaining = extra - chosen, remaining - 1
-        for _ in range(times + chosen):
+        is_extra = draw() * remaining < extra  # true exactly `extra` times
+        extra, remaining = extra - is_extra, remaining - 1
+        for _ in range(times + is_extra):
             yield pair

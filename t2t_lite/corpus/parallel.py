@@ -4,16 +4,13 @@ Line i of one file translates line i of the other; in SGML test sets, segment i
 of the other. A file with both sides is TSV, JSON lines or TMX.
 """
 
-import contextlib
 import html
 import itertools
 import json
-import os
 import pathlib
 import re
 import reprlib
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from t2t_lite.corpus.lines import (
     COMPRESSED_SUFFIXES,
@@ -24,30 +21,30 @@ from t2t_lite.corpus.lines import (
     read_lines,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.files import PathLike
 
 FilePair = tuple[pathlib.Path, pathlib.Path]
 FORMATS = (".tsv", ".jsonl", ".tmx")
 
 _COMPRESSED = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
 _SGML = r"\.sgml?"
+# Errors raised while reading invalid or unexpected JSON.
+_INVALID_RECORD = (
+    *(ValueError, RecursionError, KeyError),
+    *(TypeError, AttributeError),
+)
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Elements of TMX that contain formatting codes, not text.
 _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
 def read_parallel(
-    source_path: str | os.PathLike,
-    target_path: str | os.PathLike,
-    encoding: Encoding = CORPUS,
+    source_path: PathLike, target_path: PathLike, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of two files in which line i translates line i.
 
-    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`.
-
-    Args:
-      source_path: the source file, compressed or not; `.sgm` is SGML.
-      target_path: the target file.
-      encoding: the encoding of both files.
+    Example: files `a\nb\n` and `x\ny\n` give `("a", "x")`, `("b", "y")`. The
+    files may be compressed; `.sgm` is SGML.
 
     Raises:
       T2TLiteError: one file has more lines than the other (raised at the end of
@@ -70,9 +67,7 @@ def read_parallel(
 
 
 def find_parallel_files(
-    folder: str | os.PathLike,
-    stems: Sequence[str],
-    languages: tuple[str, str],
+    folder: PathLike, stems: Sequence[str], languages: tuple[str, str]
 ) -> list[FilePair]:
     """Return the (source, target) files of a split, ordered by name.
 
@@ -82,12 +77,8 @@ def find_parallel_files(
       train.1.x train.1.y ...            parts, also `train-news.x`
       train-src.x.sgm train-ref.y.sgm    SGML test sets, as WMT publishes them
 
-    each compressed or not. SGML files in other languages are ignored.
-
-    Args:
-      folder: the folder to search, without its subfolders.
-      stems: possible names of the split; the first one with files is used.
-      languages: the languages in the names of source and target files.
+    each compressed or not. The first stem with files is used. SGML files in
+    other languages are ignored.
 
     Raises:
       T2TLiteError: there are no files, or one side is missing.
@@ -104,7 +95,9 @@ def find_parallel_files(
         ) from error
     for stem in stems:
         sources, targets = (
-            _parts(names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}")
+            _find_files(
+                names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}"
+            )
             for x in languages
         )
         for part in sorted(sources.keys() ^ targets.keys()):
@@ -116,23 +109,23 @@ def find_parallel_files(
             )
         if not sources:
             sources, targets = (
-                _parts(
+                _find_files(
                     names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}{_SGML}"
                 )
                 for role, x in zip(("src", "ref"), languages, strict=True)
             )
         if parts := sorted(sources.keys() & targets.keys()):
             return [(folder / sources[p], folder / targets[p]) for p in parts]
-    wanted = " or ".join(f"{x}.{y}" for x in stems for y in languages)
+    names = [f"{stem}.{x}" for stem in stems for x in languages]
     raise T2TLiteError(
-        f"{folder} holds no {wanted}. Put both sides into it, or give another "
-        f"folder with `raw_dir`. Parts ({stems[0]}.1.{languages[0]} ...), "
-        f"compressed files ({', '.join(COMPRESSED_SUFFIXES)}) and SGML are "
-        "supported."
+        f"{folder} holds no {' or '.join(names)}. Put both sides into it, or "
+        "give another folder with `raw_dir`. Parts "
+        f"({stems[0]}.1.{languages[0]} ...), compressed files "
+        f"({', '.join(COMPRESSED_SUFFIXES)}) and SGML are supported."
     )
 
 
-def _parts(names, pattern):
+def _find_files(names, pattern):
     """Return the files of one side by part; "" is the part of a whole file."""
     pattern = re.compile(f"{pattern}(?:{_COMPRESSED})?")
     found = [match for name in names if (match := pattern.fullmatch(name))]
@@ -162,12 +155,8 @@ def _read_sgml(path, encoding):
         yield html.unescape(" ".join(text.split()))
 
 
-def format_of(path: str | os.PathLike) -> str:
-    """Return the format of a file, one of FORMATS, by its name.
-
-    Raises:
-      UsageError: the name has another suffix.
-    """
+def format_of(path: PathLike) -> str:
+    """Return a file's format by its name; raise UsageError for another one."""
     name = pathlib.Path(path)
     suffix = (
         name.with_suffix("") if name.suffix in COMPRESSED_SUFFIXES else name
@@ -181,7 +170,7 @@ def format_of(path: str | os.PathLike) -> str:
 
 
 def read_tsv(
-    path: str | os.PathLike, encoding: Encoding = CORPUS
+    path: PathLike, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the two texts of each line of a TSV file, compressed or not.
 
@@ -201,7 +190,7 @@ def read_tsv(
 
 
 def read_json_lines(
-    path: str | os.PathLike,
+    path: PathLike,
     source_key: str = "source",
     target_key: str = "target",
     encoding: Encoding = CORPUS,
@@ -215,28 +204,27 @@ def read_json_lines(
       T2TLiteError: a line has no such object, or the file is invalid.
     """
     for number, line in enumerate(read_lines(path, encoding=encoding), 1):
-        record: Any = "invalid JSON"
-        with contextlib.suppress(ValueError, RecursionError):
+        try:
             record = json.loads(line)
-        texts: list[Any] = [None]
-        if isinstance(record, dict):
-            texts = [record.get(key) for key in (source_key, target_key)]
-        if not all(isinstance(text, str) for text in texts):
+            source, target = (
+                record[key].encode("utf-8", "surrogatepass")
+                for key in (source_key, target_key)
+            )
+        except _INVALID_RECORD as error:
             raise T2TLiteError(
                 "Each line must be a JSON object with strings under "
                 f"{source_key!r} (`source_key`) and {target_key!r} "
-                f"(`target_key`); got {reprlib.repr(record)} in {path}, line "
+                f"(`target_key`); got {reprlib.repr(line)} in {path}, line "
                 f"{number}."
-            )
-        source, target = (
-            text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-            for text in texts
+            ) from error
+        yield (
+            source.decode("utf-8", "replace"),
+            target.decode("utf-8", "replace"),
         )
-        yield source, target
 
 
 def read_tmx(
-    path: str | os.PathLike, source_language: str, target_language: str
+    path: PathLike, source_language: str, target_language: str
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts in two languages of each `<tu>` of a TMX file.
 
@@ -250,26 +238,25 @@ def read_tmx(
     spaces. Only one unit is in memory at a time.
 
     Raises:
-      T2TLiteError: the file is missing or damaged, or has no text in one of the
-        languages.
+      T2TLiteError: the file is damaged or has no text in one of the languages.
     """
 
     def normalize(language):
         return language.replace("_", "-").lower()
 
-    wanted = list(map(normalize, (source_language, target_language)))
+    languages = list(map(normalize, (source_language, target_language)))
     found: set[str] = set()
     for unit in _units(path):
         sides: tuple[list[str], list[str]] = ([], [])
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
             found.add(language := normalize(language))
-            for side, name in zip(sides, wanted, strict=True):
+            for side, name in zip(sides, languages, strict=True):
                 if language == name or language.startswith(f"{name}-"):
                     segments = variant.iterchildren("{*}seg")
                     side += [_segment_text(each, path) for each in segments]
         yield from itertools.product(*(side or [""] for side in sides))
-    for name in wanted:
+    for name in languages:
         if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
             raise T2TLiteError(
                 f"{path} has no text in {name!r}; it has "

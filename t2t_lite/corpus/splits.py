@@ -43,7 +43,7 @@ def choose_held_out(
       T2TLiteError: no pair would remain in the corpus.
     """
     # One more than is held out, to check that a pair remains.
-    limit = len(splits) * (count or DEFAULT_MAX_PAIRS) + 1
+    max_hashes = len(splits) * (count or DEFAULT_MAX_PAIRS) + 1
     # (number, pair) of all copies of a pair, by its hash.
     smallest: dict[bytes, list] = {}
     total, largest = 0, b"\xff" * _DIGEST_BYTES
@@ -53,8 +53,8 @@ def choose_held_out(
             total += 1
             if (key := pair_hash(source, target, _DIGEST_BYTES)) <= largest:
                 smallest.setdefault(key, []).append((total, pair))
-            if len(smallest) > 2 * limit:
-                kept = heapq.nsmallest(limit, smallest)
+            if len(smallest) > 2 * max_hashes:
+                kept = heapq.nsmallest(max_hashes, smallest)
                 smallest = {key: smallest[key] for key in kept}
                 largest = kept[-1]
     size = count or max(1, min(DEFAULT_MAX_PAIRS, total // HELD_OUT_DIVISOR))
@@ -62,15 +62,14 @@ def choose_held_out(
     needed = size * len(splits)
     if len(digests) <= needed:
         names = " and ".join(splits)
-        smaller = "a smaller `holdout`, or " if size > 1 else ""
         raise T2TLiteError(
             f"Holding out {size} pairs for {names} requires more than {needed} "
-            "distinct pairs with text on both sides; got "
-            f"{len(digests)}. Give {smaller}files for {names}."
+            f"distinct pairs with text on both sides; got {len(digests)}. Give "
+            f"a smaller `holdout`, or files for {names}."
         )
     held_out = {}
     for split, start in zip(splits, range(0, needed, size), strict=True):
-        chosen = digests[start : start + size]
-        copies = sorted(item for key in chosen for item in smallest[key])
+        selected = digests[start : start + size]
+        copies = sorted(item for key in selected for item in smallest[key])
         held_out[split] = [pair for _, pair in copies]
     return held_out

@@ -22,17 +22,12 @@ class Plan(NamedTuple):
     Row r contains `examples[rows[r]:rows[r + 1]]`: several if packed, else one.
     Batch i contains the rows from `batches[i]` to `batches[i + 1] - 1`.
 
-    Attributes:
-      examples: int64 [kept examples], indices into the shuffle window.
-      rows: int64 [rows + 1], splits of the examples into rows.
-      batches: int64 [batches + 1], splits of the rows into batches.
-      widths: int64 [batches, 2], padded lengths of source and target.
     """
 
-    examples: np.ndarray
-    rows: np.ndarray
-    batches: np.ndarray
-    widths: np.ndarray
+    examples: np.ndarray  # int64 [kept examples], indices into the window
+    rows: np.ndarray  # int64 [rows + 1], splits of the examples into rows
+    batches: np.ndarray  # int64 [batches + 1], splits of the rows into batches
+    widths: np.ndarray  # int64 [batches, 2], padded source and target lengths
 
 
 def length_boundaries(max_length: int, growth: float = GROWTH) -> np.ndarray:
@@ -89,14 +84,14 @@ def plan_batches(
       A `Plan`, a pure function of the arguments.
     """
     kept = length_filter(source_lengths, target_lengths, max_length)
-    longest = np.maximum(source_lengths, target_lengths)
+    lengths = np.maximum(source_lengths, target_lengths)
     boundaries = length_boundaries(min(max_length, max_positions))
     keys = source_lengths - target_lengths
     if generator is not None:  # noise mixes ties
         keys = keys + generator.uniform(0, _JITTER, len(keys))
     batches = _split_buckets(
         kept,
-        np.searchsorted(boundaries, longest[kept]),
+        np.searchsorted(boundaries, lengths[kept]),
         keys,
         [bucket_batch_size(boundary, max_positions) for boundary in boundaries],
         generator,
@@ -111,8 +106,9 @@ def plan_batches(
     widths = np.zeros((len(batches), 2), np.int64)  # for the longest rows
     for side, lengths in enumerate((source_lengths, target_lengths)):
         if batches:
-            longest = np.maximum.reduceat(lengths[examples], splits[:-1])
-            widths[:, side] = boundaries[np.searchsorted(boundaries, longest)]
+            max_lengths = np.maximum.reduceat(lengths[examples], splits[:-1])
+            indices = np.searchsorted(boundaries, max_lengths)
+            widths[:, side] = boundaries[indices]
     return Plan(examples, np.arange(len(examples) + 1), splits, widths)
 
 
@@ -120,9 +116,8 @@ def length_filter(
     source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int
 ) -> np.ndarray:
     """Return the indices, int64, of examples neither empty nor too long."""
-    shortest = np.minimum(source_lengths, target_lengths)
-    longest = np.maximum(source_lengths, target_lengths)
-    return np.flatnonzero((shortest > 0) & (longest <= max_length))
+    lengths = np.stack([source_lengths, target_lengths])
+    return np.flatnonzero(((lengths > 0) & (lengths <= max_length)).all(axis=0))
 
 
 def _split_buckets(

@@ -8,15 +8,15 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus.download import file_stat
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
 FORMAT_VERSION = 2
@@ -30,7 +30,7 @@ _UNREADABLE = (
 
 @dataclasses.dataclass(frozen=True)
 class ShardRecord:
-    """A TFRecord file of a split, and its number of records."""
+    """A TFRecord file of a split."""
 
     file: str
     examples: int
@@ -42,28 +42,20 @@ class ShardRecord:
 class SplitRecord:
     """A split, in the direction of the problem that is not reversed.
 
-    Attributes:
-      examples: number of pairs in the shards.
-      source_tokens, target_tokens: sums over all pairs, EOS included.
-      lengths: number of pairs by the tokens of their longer side.
-      dropped: number of dropped pairs by reason.
-      shards: the files, in order.
-      unknown_words: number of words of both sides that the vocabulary cannot
-        encode; 0 if it has bytes.
-      damaged: number of pairs with invalid text by type; these pairs are not
-        dropped for it.
-      row_lengths: number of packed rows by the positions of their longer side;
-        empty if a record is a single pair.
+    Token counts include EOS.
     """
 
-    examples: int
+    examples: int  # pairs
     source_tokens: int
     target_tokens: int
-    lengths: dict[int, int]
-    dropped: dict[str, int]
-    shards: tuple[ShardRecord, ...]
+    lengths: dict[int, int]  # pairs by the tokens of their longer side
+    dropped: dict[str, int]  # dropped pairs by reason
+    shards: tuple[ShardRecord, ...]  # in order
+    # Words of both sides that the vocabulary cannot encode; 0 if it has bytes.
     unknown_words: int = 0
+    # Pairs with invalid text by type; they are not dropped for it.
     damaged: dict[str, int] = dataclasses.field(default_factory=dict)
+    # Packed rows by the positions of their longer side; {} for single pairs.
     row_lengths: dict[int, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -77,7 +69,7 @@ class SplitRecord:
 
     @property
     def is_packed(self) -> bool:
-        """Whether a record is a packed row of several pairs."""
+        """True if a record is a packed row of several pairs."""
         return bool(self.row_lengths)
 
     @property
@@ -103,7 +95,7 @@ class SplitRecord:
         return ", ".join(counts)
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """The number of tokens of the longest side of any pair."""
         return max(self.lengths, default=0)
 
@@ -114,43 +106,29 @@ class SplitRecord:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """A record of the data of a problem and its provenance.
+    """A record of the data of a problem and its provenance."""
 
-    Attributes:
-      problem: the base name of the problem; both directions share the data.
-      fingerprint, definition: the problem's values when the data was generated.
-      vocabulary: `{"sha256", "bytes"}` of each vocabulary file by name.
-      splits: a `SplitRecord` by split.
-      seed: seed of the order of examples and of the vocabulary's sample.
-      versions: versions of the packages used; not part of the digest.
-      sources: size, modification time and sha256 of each corpus file by path.
-      corpora: training corpora with shares as `{"files", "tag", "share",
-        "pairs", "copies"}`: `pairs` after filters, duplicates included, and
-        `copies`, the number of pairs in train, copies included.
-    """
-
-    problem: str
-    fingerprint: str
+    problem: str  # base name of the problem; both directions share the data
+    fingerprint: str  # these two are of the problem when generating the data
     definition: dict[str, Any]
-    vocabulary: dict[str, dict[str, Any]]
+    vocabulary: dict[str, dict[str, Any]]  # "sha256", "bytes" by file name
     splits: dict[str, SplitRecord]
-    seed: int
-    versions: dict[str, str]
+    seed: int  # of the order of examples and of the vocabulary's sample
+    versions: dict[str, str]  # of the packages used; not part of the digest
+    # Size, modification time and sha256 of each corpus file by path.
     sources: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    # Training corpora with shares: "files", "tag", "share", "pairs" after
+    # filters, and "copies", the number of pairs in train, copies included.
     corpora: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @staticmethod
-    def path(data_dir: str | os.PathLike, problem: Problem) -> pathlib.Path:
+    def path(data_dir: PathLike, problem: Problem) -> pathlib.Path:
         """Return the path of the manifest of a problem."""
         return pathlib.Path(data_dir) / f"{problem.base_name}.manifest.json"
 
     @classmethod
-    def load(cls, data_dir: str | os.PathLike, problem: Problem) -> "Manifest":
-        """Read the manifest of a problem's data.
-
-        Raises:
-          T2TLiteError: the manifest is missing or unreadable.
-        """
+    def load(cls, data_dir: PathLike, problem: Problem) -> "Manifest":
+        """Read a problem's manifest; raise T2TLiteError if it is unreadable."""
         path = cls.path(data_dir, problem)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -161,11 +139,9 @@ class Manifest:
                 )
             if record.pop("sha256") != _sha256_of_json(record):
                 raise ValueError("the checksum does not match the content")
-            splits = {
-                name: SplitRecord.from_json(split)
-                for name, split in record["splits"].items()
-            }
-            return cls(**record | {"splits": splits})
+            for name, split in record["splits"].items():
+                record["splits"][name] = SplitRecord.from_json(split)
+            return cls(**record)
         except FileNotFoundError as error:
             fix = import_hint(data_dir, problem.base_name) or (
                 f"generate it with {generate_command(problem, data_dir)}."
@@ -179,15 +155,12 @@ class Manifest:
                 f"{regenerate_hint(problem, data_dir)}"
             ) from error
 
-    def save(self, data_dir: str | os.PathLike) -> None:
+    def save(self, data_dir: PathLike) -> None:
         """Write the manifest atomically."""
         path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
         record = json.loads(json.dumps(dataclasses.asdict(self)))
-        record = {
-            "format_version": FORMAT_VERSION,
-            "sha256": _sha256_of_json(record),
-            **record,
-        }
+        sha256 = _sha256_of_json(record)
+        record = {"format_version": FORMAT_VERSION, "sha256": sha256, **record}
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
         with files.write_file(path) as file:
             # Bytes of file names that are not UTF-8 become JSON escapes.
@@ -227,7 +200,7 @@ class Manifest:
         return self.splits[name]
 
 
-def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
+def find_data(data_dir: PathLike, problem: Problem) -> list[str]:
     """Return the sorted names of all data of a problem with options.
 
     Unreadable manifests are ignored.
@@ -244,7 +217,7 @@ def find_data(data_dir: str | os.PathLike, problem: Problem) -> list[str]:
 
 
 def check_data(
-    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+    data_dir: PathLike, problem: Problem, manifest: Manifest
 ) -> None:
     """Raise T2TLiteError if data does not match the problem or its manifest.
 
@@ -270,7 +243,7 @@ def check_data(
 
 
 def check_sources(
-    data_dir: str | os.PathLike, problem: Problem, manifest: Manifest
+    data_dir: PathLike, problem: Problem, manifest: Manifest
 ) -> None:
     """Raise T2TLiteError if a corpus file has changed; it may be deleted.
 
@@ -288,22 +261,18 @@ def check_sources(
 
 
 def check_shards(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
-    splits: Iterable[str] | None = None,
     checksums: bool = True,
 ) -> None:
-    """Compare the sizes, and with `checksums` the checksums, of shards.
+    """Raise T2TLiteError for the first shard that is missing or damaged.
 
-    `splits` selects the splits; None selects all.
-
-    Raises:
-      T2TLiteError: a shard is missing or damaged; the message names the first.
+    Compares the sizes, and with `checksums` the checksums.
     """
     hint = regenerate_hint(problem, data_dir)
-    for split in manifest.splits if splits is None else splits:
-        for shard in manifest.split(split).shards:
+    for split in manifest.splits.values():
+        for shard in split.shards:
             path = pathlib.Path(data_dir, shard.file)
             sha256 = shard.sha256 if checksums else None
             _check_file(path, shard.bytes, sha256, hint)
@@ -334,17 +303,14 @@ def _flatten(record, prefix=""):
 
 
 def generate_command(
-    problem: Problem, data_dir: str | os.PathLike, seed: int | None = None
+    problem: Problem, data_dir: PathLike, seed: int | None = None
 ) -> str:
     """Return the command that generates the data of a problem.
 
     Its options are in backticks, as in all messages of the engine.
     """
-    name, registered = problem.base_name, type(problem).name
-    words = [f"problem={registered or name}"]
-    if registered and registered != name:
-        words.append(f"name={name}")
-    words += [word for word in problem.option_words() if word not in words]
+    name = type(problem).name or problem.base_name
+    words = [f"problem={name}", *problem.option_words()]
     words.append(f"data_dir={data_dir}")
     if seed not in (None, DEFAULT_SEED):
         words.append(f"seed={seed}")
@@ -352,7 +318,7 @@ def generate_command(
     return " ".join(["t2t-lite-datagen", *options])
 
 
-def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
+def regenerate_hint(problem: Problem, data_dir: PathLike) -> str:
     """Return a sentence with the fix for data that does not match."""
     command = generate_command(problem, data_dir)
     return (
@@ -361,7 +327,7 @@ def regenerate_hint(problem: Problem, data_dir: str | os.PathLike) -> str:
     )
 
 
-def import_hint(data_dir: str | os.PathLike, name: str) -> str:
+def import_hint(data_dir: PathLike, name: str) -> str:
     """Return the fix for shards without a manifest; "" if there are none."""
     if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
         return ""
@@ -377,7 +343,7 @@ def _sha256_of_json(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def sha256_of(path: str | os.PathLike) -> str:
+def sha256_of(path: PathLike) -> str:
     """Return the sha256 of a file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -31,7 +31,7 @@ def feature_names(packing: bool) -> list[str]:
     """
     if not packing:
         return list(SIDES)
-    return [side + part for side in SIDES for part in FEATURE_SUFFIXES]
+    return [side + suffix for side in SIDES for suffix in FEATURE_SUFFIXES]
 
 
 def packed_shape(max_positions: int, max_length: int) -> tuple[int, int]:
@@ -97,9 +97,8 @@ def join_texts(
       rows: int64 [rows + 1], the splits of the texts into rows.
 
     Returns:
-      int64 [rows + 1], the splits of the tokens into rows; int32 [tokens], the
-      number of each token's text in its row, from 1; int32 [tokens], the
-      position of each token in its text, from 0.
+      int64 [rows + 1], the splits of the tokens into rows; int32 [tokens] each,
+      the values of `SIDE_segmentation` and `SIDE_position`.
     """
     starts = np.concatenate([[0], np.cumsum(lengths)])
     segments = np.arange(1, len(lengths) + 1, dtype=np.int32)
@@ -112,39 +111,33 @@ def join_texts(
 def _assign_bins(
     lengths: np.ndarray, order: np.ndarray, height: int, width: int
 ) -> tuple[np.ndarray, int]:
-    """Assign each pair to a bin, that is a row.
+    """Assign each pair to a bin, that is a row of `width` tokens on each side.
 
     Each round assigns the longest remaining pairs to the bins with most room,
     at most one pair per bin. Pairs that do not fit remain for the next round.
-    If no pair fits, bins for whole batches are added.
+    If no pair fits, bins for whole batches of `height` rows are added.
 
-    Args:
-      lengths: int64 [2, pairs], tokens of either side.
-      order: int64 [pairs], the pairs by decreasing length.
-      height: rows of a batch; the number of bins is a multiple of it.
-      width: tokens that fit into a bin, on either side.
-
-    Returns:
-      int64 [pairs], the bin of each pair; and the number of bins.
+    `lengths` are int64 [2, pairs]; `order` are the pairs by decreasing length.
+    Returns the bin of each pair, int64 [pairs], and the number of bins.
     """
     bins = np.full(len(order), -1)
-    room = np.empty((2, 0), np.int64)  # free tokens of each bin, either side
+    free = np.empty((2, 0), np.int64)  # free tokens of each bin, either side
     progress = False
     while len(order):
         if not progress:
             tokens = lengths[:, order].sum(axis=1).max()
             extra = int(math.ceil(tokens / width) * _SPARE)
             extra = math.ceil(extra / height) * height
-            room = np.pad(room, ((0, 0), (0, extra)), constant_values=width)
-        count = min(len(order), room.shape[1])
-        indices = np.argsort(-room.min(axis=0), kind="stable")[:count]
+            free = np.pad(free, ((0, 0), (0, extra)), constant_values=width)
+        count = min(len(order), free.shape[1])
+        indices = np.argsort(-free.min(axis=0), kind="stable")[:count]
         # Pairs with a longer source get bins with more room for the source.
         pairs = _sort_by_difference(order[:count], lengths)
-        indices = _sort_by_difference(indices, room)
-        fits = (lengths[:, pairs] <= room[:, indices]).all(axis=0)
+        indices = _sort_by_difference(indices, free)
+        fits = (lengths[:, pairs] <= free[:, indices]).all(axis=0)
         pairs, indices = pairs[fits], indices[fits]
         bins[pairs] = indices
-        room[:, indices] -= lengths[:, pairs]
+        free[:, indices] -= lengths[:, pairs]
         order = order[bins[order] < 0]
         progress = len(pairs) > 0
     # Keep fewer empty bins than `height`, so that no batch is empty.

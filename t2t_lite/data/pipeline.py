@@ -1,16 +1,17 @@
 """Input pipeline: TFRecords to padded batches, resumable, in a fixed order.
 
-Records are read in shuffle windows. A pure numpy function of the lengths in a
-window assigns its pairs to batches (`bucketing`) or to rows (`packing`). The
-order is a pure function of seed, epoch and window, so a stream can start at any
-position. Only planning runs in Python; TensorFlow's threads do the rest.
+A chain of tf.data transformations: shards -> shuffle windows of records ->
+ragged features -> batches (`bucket_batches` or `pack_batches`). A pure numpy
+planner (`bucketing`, `packing`) assigns the pairs of a window to batches by
+their lengths. The order is a pure function of seed, epoch and window, so a
+stream can start at any position. Only planning runs in Python; TensorFlow's
+threads do the rest.
 """
 
 import contextlib
-import dataclasses
+import functools
 import os
-import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from t2t_lite.data import bucketing, packing
 from t2t_lite.data.manifest import Manifest, SplitRecord, check_shards
 from t2t_lite.data.packing import FEATURE_SUFFIXES, SIDES, feature_names
 from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
 WINDOW_SIZE = 65_536  # records of a shuffle window; about 10 MB of text
@@ -37,6 +39,8 @@ _IN_ORDER.autotune.enabled = False
 # The mapped functions have nothing for Autograph to convert.
 _no_autograph = tf.autograph.experimental.do_not_convert
 
+Transformation = Callable[[tf.data.Dataset], tf.data.Dataset]
+
 
 class Position(NamedTuple):
     """A position in the training stream: epoch, shuffle window and batch."""
@@ -46,19 +50,16 @@ class Position(NamedTuple):
     batch: int = 0
 
 
-START = Position()
-
-
 @_no_autograph
 def training_batches(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     *,
     max_positions: int,
     max_length: int,
     seed: int,
-    start: Position = START,
+    start: Sequence[int] = Position(),
     packing: bool = False,
     window_size: int = WINDOW_SIZE,
 ) -> tf.data.Dataset:
@@ -76,9 +77,9 @@ def training_batches(
         batch_tokens / gradient_accumulation_steps.
       max_length: maximum tokens of a side with EOS; longer pairs are dropped.
       seed: seed of the order; at least 0.
-      start: the position of the first batch.
-      packing: whether to pack several pairs into a row instead of bucketing
-        rows by length; rows packed by tensor2tensor stay unchanged.
+      start: the `Position` of the first batch.
+      packing: pack several pairs into a row instead of bucketing rows by
+        length; rows packed by tensor2tensor stay unchanged.
       window_size: records that are shuffled and bucketed together.
 
     Returns:
@@ -91,10 +92,9 @@ def training_batches(
       T2TLiteError: no pair is usable, or a pair is too long for one pass.
     """
     record = manifest.split("train")
-    batching = Batching(
-        problem, record, max_positions, max_length, packing, seed
-    )
-    batching.check_lengths()
+    keep_rows = packing and record.is_packed
+    sizes = {"max_positions": max_positions, "max_length": max_length}
+    _check_lengths(record.by_row if keep_rows else record, **sizes)
     windows = -(-record.records // window_size)  # shuffle windows of an epoch
     start = Position(*map(int, start))
     if not 0 <= start.window < windows:
@@ -102,47 +102,174 @@ def training_batches(
             f"A position in this data must have a window below {windows}; got "
             f"{start}, a position of other data."
         )
-    folder = pathlib.Path(data_dir)
 
-    def windows_of_epoch(epoch):
-        paths, skip, window = tf.numpy_function(
-            lambda epoch: _files_of_epoch(
-                folder, record.shards, seed, epoch, start, window_size
-            ),
-            [epoch],
-            [tf.string, tf.int64, tf.int64],
+    def read_epoch(epoch):
+        window = tf.where(epoch == start.epoch, start.window, 0)
+        paths, skip = tf.numpy_function(
+            functools.partial(_files_of_epoch, data_dir, record, seed),
+            [epoch, tf.cast(window, tf.int64) * window_size],
+            [tf.string, tf.int64],
             stateful=False,
         )
-        return (
-            tf.data.TFRecordDataset(
-                tf.ensure_shape(paths, [None]), buffer_size=_READ_BYTES
-            )
-            .skip(tf.ensure_shape(skip, []))
-            .batch(window_size)
-            .enumerate(tf.ensure_shape(window, []))
-            .map(lambda window, serialized: (epoch, window, serialized))
-        )
+        dataset = _read_records(tf.ensure_shape(paths, [None]))
+        return dataset.skip(tf.ensure_shape(skip, [])).batch(window_size)
 
+    order = {"seed": seed, "windows": windows}
+    make_batches = (
+        pack_batches(**sizes, keep_rows=keep_rows, **order)
+        if packing
+        else bucket_batches(**sizes, **order)
+    )
     return (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
-        .flat_map(windows_of_epoch)
-        .apply(lambda dataset: batching.apply(dataset, start, windows - 1))
+        .flat_map(read_epoch)
+        .map(lambda x: parse_examples(x, problem, record, keep_rows))
+        .enumerate(start.epoch * windows + start.window)
+        .apply(make_batches)
+        .skip(start.batch)
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
     )
 
 
-def _files_of_epoch(folder, shards, seed, epoch, start, window_size):
-    """Return paths, records to skip in the first file, and first window."""
+def _files_of_epoch(data_dir, record, seed, epoch, skip):
+    """Return the paths of an epoch after `skip` records, and what to skip."""
     generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
-    order = generator.permutation(len(shards))
-    window = start.window if epoch == start.epoch else 0
-    skip = window * window_size
-    ends = np.cumsum([shards[i].examples for i in order])
-    whole = int(np.searchsorted(ends, skip, "right"))
-    paths = [bytes(folder / shards[i].file) for i in order[whole:]]
-    skip -= ends[whole - 1] if whole else 0
-    return np.array(paths, object), np.int64(skip), np.int64(window)
+    shards = [
+        record.shards[i] for i in generator.permutation(len(record.shards))
+    ]
+    ends = np.cumsum([0, *(shard.examples for shard in shards)])
+    first = int(np.searchsorted(ends, skip, "right")) - 1
+    paths = [
+        os.fsencode(os.path.join(data_dir, x.file)) for x in shards[first:]
+    ]
+    return np.array(paths, object), np.int64(skip - ends[first])
+
+
+def _read_records(paths: Any) -> tf.data.Dataset:
+    return tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
+
+
+def bucket_batches(
+    max_positions: int, max_length: int, **order: Any
+) -> Transformation:
+    """Return a transformation of shuffle windows into batches of rows.
+
+    Its elements are (number of the window, features of `parse_examples`); the
+    batches are padded and have a `position`, see `training_batches`. The
+    planner is `bucketing.plan_batches`. `order` has the seed and the number of
+    windows of an epoch; without them the order is the order of evaluation.
+    """
+    plan = functools.partial(
+        bucketing.plan_batches,
+        max_positions=max_positions,
+        max_length=max_length,
+    )
+    return functools.partial(_batch_windows, plan=plan, **order)
+
+
+def pack_batches(
+    max_positions: int, max_length: int, keep_rows: bool, **order: Any
+) -> Transformation:
+    """Return a transformation like `bucket_batches` into packed batches.
+
+    The planner is `packing.plan_rows`; with `keep_rows` the examples are packed
+    rows already.
+    """
+    plan = functools.partial(
+        packing.plan_rows,
+        max_positions=max_positions,
+        max_length=max_length,
+        keep_rows=keep_rows,
+    )
+    shape = packing.packed_shape(max_positions, max_length)
+    return functools.partial(
+        _batch_windows, plan=plan, join=not keep_rows, shape=shape, **order
+    )
+
+
+def _batch_windows(
+    dataset, plan, join=False, shape=(None, None), seed=None, windows=1
+):
+    """Split each window into batches by its plan.
+
+    With `join` a row has several texts; `shape` is the shape of all batches.
+    """
+
+    def plan_window(number, source_lengths, target_lengths):
+        generator = None
+        if seed is not None:
+            seeds = [seed, _PLANS, *divmod(number, windows)]
+            generator = np.random.default_rng(seeds)
+        return plan(source_lengths, target_lengths, generator=generator)
+
+    def gather_rows(number, features):
+        lengths = [features[side].row_lengths() for side in SIDES]
+        examples, rows, splits, widths = tf.numpy_function(
+            plan_window, [number, *lengths], [tf.int64] * 4, stateful=False
+        )
+        examples = tf.ensure_shape(examples, [None])
+        features = {
+            name: tf.cast(tf.gather(values, examples), tf.int32)
+            for name, values in features.items()
+        }
+        if join:
+            for side in SIDES:
+                features |= _join(side, features[side], rows)
+        splits = tf.ensure_shape(splits, [None])
+        return number, features, splits, tf.ensure_shape(widths, [None, 2])
+
+    def slice_batches(number, features, splits, widths):
+        count = tf.size(splits, tf.int64) - 1
+
+        def slice_batch(index):
+            first, end = splits[index], splits[index + 1]
+            batch = {}
+            for name, values in features.items():
+                width = widths[index, int(name.startswith(SIDES[1]))]
+                size = tf.stack([shape[0] or end - first, width])
+                dense = _slice_rows(values, first, end).to_tensor(0, shape=size)
+                batch[name] = tf.ensure_shape(dense, shape)
+            window = number + (index + 1) // count
+            position = [
+                window // windows,
+                window % windows,
+                (index + 1) % count,
+            ]
+            return batch | {"position": tf.stack(position)}
+
+        return tf.data.Dataset.range(count).map(slice_batch)
+
+    return dataset.map(gather_rows).prefetch(1).flat_map(slice_batches)
+
+
+def _slice_rows(values, first, end):
+    """Return the rows from `first` to `end`, like `values[first:end]`."""
+    splits = values.row_splits[first : end + 1]
+    return tf.RaggedTensor.from_row_splits(
+        values.values[splits[0] : splits[-1]],
+        splits - splits[0],
+        validate=False,
+    )
+
+
+def _check_lengths(
+    record: SplitRecord, max_positions: int, max_length: int
+) -> None:
+    """Raise T2TLiteError if no pair is usable or a pair is too long."""
+    too_long = record.too_long(max_length)
+    if record.examples == too_long:
+        raise T2TLiteError(
+            f"No pair is usable: of {record.examples}, {too_long} are longer "
+            f"than max_length={max_length} tokens. Raise max_length."
+        )
+    if min(record.max_length, max_length) > max_positions:
+        raise T2TLiteError(
+            "batch_tokens / gradient_accumulation_steps must be at least "
+            f"min(max_length, longest pair); got {max_positions}, "
+            f"max_length={max_length}, longest={record.max_length}. Lower "
+            "max_length or gradient_accumulation_steps, or raise batch_tokens."
+        )
 
 
 class PaddingReport(NamedTuple):
@@ -164,7 +291,7 @@ class PaddingReport(NamedTuple):
 
 
 def padding_report(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     *,
@@ -183,13 +310,13 @@ def padding_report(
     dataset = training_batches(data_dir, problem, manifest, **options)
     examples = real = positions = batches = 0
     for batch in dataset.take(_SAMPLED_BATCHES).as_numpy_iterator():
-        sides = [batch[name] for name in SIDES]
-        real += sum(map(np.count_nonzero, sides))
-        positions += sum(side.size for side in sides)
-        segments = sides[0] > 0  # [B, S], the number of a token's pair
-        if packing and unit == "pairs":
-            segments = batch["inputs_segmentation"]
-        examples += int(segments.max(axis=1).sum())
+        sides = np.concatenate([batch[name] for name in SIDES], axis=1)
+        real += int(np.count_nonzero(sides))
+        positions += sides.size
+        # [B, S], the number of a token's example in its row
+        has_pairs = packing and unit == "pairs"
+        numbers = batch["inputs_segmentation"] if has_pairs else sides > 0
+        examples += int(numbers.max(axis=1).sum())
         batches += 1
         if batch["position"][0]:  # the epoch is complete
             break
@@ -201,7 +328,7 @@ def padding_report(
 
 @_no_autograph
 def eval_batches(
-    data_dir: str | os.PathLike,
+    data_dir: PathLike,
     problem: Problem,
     manifest: Manifest,
     split: str,
@@ -217,13 +344,12 @@ def eval_batches(
       A finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
     """
     record = manifest.split(split)
-    batching = Batching(problem, record, max_positions, max_length)
-    batching.check_lengths()
-    zero = tf.constant(0, tf.int64)
+    _check_lengths(record, max_positions, max_length)
     return (
-        serialized_windows(data_dir, record)
-        .map(lambda serialized: (zero, zero, serialized))
-        .apply(batching.apply)
+        _read_windows(data_dir, record)
+        .map(lambda x: parse_examples(x, problem, record))
+        .enumerate()
+        .apply(bucket_batches(max_positions, max_length))
         .map(lambda batch: {side: batch[side] for side in SIDES})
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
@@ -231,17 +357,14 @@ def eval_batches(
 
 
 def read_pairs(
-    data_dir: str | os.PathLike,
-    problem: Problem,
-    manifest: Manifest,
-    split: str,
+    data_dir: PathLike, problem: Problem, manifest: Manifest, split: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the (inputs, targets) ids of a split in file order.
 
     Both are int64 [length] and end in EOS; a reversed problem swaps them.
     """
     record = manifest.split(split)
-    for serialized in serialized_windows(data_dir, record):
+    for serialized in _read_windows(data_dir, record):
         sides = parse_examples(serialized, problem, record)
         rows = [
             np.split(side.values.numpy(), side.row_splits.numpy()[1:-1])
@@ -250,23 +373,17 @@ def read_pairs(
         yield from zip(*rows, strict=True)
 
 
-def serialized_windows(
-    data_dir: str | os.PathLike, record: SplitRecord
-) -> tf.data.Dataset:
+def _read_windows(data_dir, record):
     """Return the serialized examples of a split, string [N], in file order."""
-    paths = [str(pathlib.Path(data_dir) / s.file) for s in record.shards]
-    dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
-    return dataset.batch(WINDOW_SIZE)
+    paths = [os.path.join(data_dir, shard.file) for shard in record.shards]
+    return _read_records(paths).batch(WINDOW_SIZE)
 
 
 @contextlib.contextmanager
 def read_errors(
-    data_dir: str | os.PathLike,
-    problem: Problem,
-    manifest: Manifest,
-    split: str,
+    data_dir: PathLike, problem: Problem, manifest: Manifest
 ) -> Iterator[None]:
-    """Turn TensorFlow's errors while reading a split into a T2TLiteError.
+    """Turn TensorFlow's errors while reading data into a T2TLiteError.
 
     The message names the damaged, missing or unreadable shard.
     """
@@ -278,168 +395,10 @@ def read_errors(
         tf.errors.PermissionDeniedError,
         tf.errors.FailedPreconditionError,
     ) as error:
-        check_shards(data_dir, problem, manifest, [split])
+        check_shards(data_dir, problem, manifest)
         raise T2TLiteError(
             f"Cannot read the data in {data_dir}: {format_error(error)}."
         ) from error
-
-
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """A transformation of shuffle windows into batches.
-
-    Attributes:
-      problem: the problem; a reversed problem swaps the sides.
-      record: the record of the split.
-      max_positions, max_length, packing: see `training_batches`.
-      seed: seed of the order; None gives the order of evaluation.
-    """
-
-    problem: Problem
-    record: SplitRecord
-    max_positions: int
-    max_length: int
-    packing: bool = False
-    seed: int | None = None
-
-    @property
-    def keeps_rows(self) -> bool:
-        """Whether the rows of a batch are packed records of the shards."""
-        return self.packing and self.record.is_packed
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """The (rows, width) of all packed batches."""
-        return packing.packed_shape(self.max_positions, self.max_length)
-
-    def check_lengths(self) -> None:
-        """Raise T2TLiteError if no pair is usable or a pair is too long."""
-        record = self.record.by_row if self.keeps_rows else self.record
-        too_long = record.too_long(self.max_length)
-        if record.examples == too_long:
-            raise T2TLiteError(
-                f"No pair is usable: of {record.examples}, {too_long} are "
-                f"longer than max_length={self.max_length} tokens. Raise "
-                "max_length."
-            )
-        if min(record.longest, self.max_length) > self.max_positions:
-            raise T2TLiteError(
-                "batch_tokens / gradient_accumulation_steps must be at least "
-                f"min(max_length, longest pair); got {self.max_positions}, "
-                f"max_length={self.max_length}, longest={record.longest}. "
-                "Lower max_length or gradient_accumulation_steps, or raise "
-                "batch_tokens."
-            )
-
-    def apply(
-        self,
-        windows: tf.data.Dataset,
-        start: Position = START,
-        last: int = 0,
-    ) -> tf.data.Dataset:
-        """Transform windows into batches, for `tf.data.Dataset.apply`.
-
-        Args:
-          windows: elements (epoch, window, serialized examples [N]).
-          start: the position of the first batch.
-          last: the index of the last window of an epoch.
-        """
-
-        def plan(epoch, window, serialized):
-            return epoch, window, self._gather(epoch, window, serialized)
-
-        def batches_of_window(epoch, window, rows):
-            count = tf.size(rows["splits"], tf.int64) - 1
-            is_first = (epoch == start.epoch) & (window == start.window)
-            first = tf.where(is_first, tf.constant(start.batch, tf.int64), 0)
-            next_window = tf.where(
-                window == last, [epoch + 1, 0, 0], [epoch, window + 1, 0]
-            )
-
-            def batch(index):
-                next_batch = tf.stack([epoch, window, index + 1])
-                position = tf.where(index + 1 < count, next_batch, next_window)
-                return self._pad(rows, index) | {"position": position}
-
-            return tf.data.Dataset.range(first, count).map(batch)
-
-        return windows.map(plan).prefetch(1).flat_map(batches_of_window)
-
-    def _plan(self, epoch, window, source, target):
-        """Return the plan of a window, given its lengths, int64 [N] each."""
-        generator = None
-        if self.seed is not None:
-            seeds = [self.seed, _PLANS, epoch, window]
-            generator = np.random.default_rng(seeds)
-        limits: dict[str, Any] = {
-            "max_positions": self.max_positions,
-            "max_length": self.max_length,
-            "generator": generator,
-        }
-        if self.packing:
-            limits["keep_rows"] = self.keeps_rows
-            return packing.plan_rows(source, target, **limits)
-        return bucketing.plan_batches(source, target, **limits)
-
-    def _gather(self, epoch, window, serialized):
-        """Return the rows of a window and the plan of its batches."""
-        features = parse_examples(
-            serialized, self.problem, self.record, self.keeps_rows
-        )
-        lengths = [features[side].row_lengths() for side in SIDES]
-        examples, rows, splits, widths = tf.numpy_function(
-            self._plan,
-            [epoch, window, *lengths],
-            [tf.int64] * 4,
-            stateful=False,
-        )
-        examples = tf.ensure_shape(examples, [None])
-        features = {
-            name: tf.gather(values, examples)
-            for name, values in features.items()
-        }
-        if self.packing and not self.keeps_rows:
-            for side in SIDES:
-                features |= _join(side, features[side], rows)
-        result = {
-            "splits": tf.ensure_shape(splits, [None]),
-            "widths": tf.ensure_shape(widths, [None, 2]),
-        }
-        for name, values in features.items():
-            values = tf.cast(values, tf.int32)
-            if self.packing:  # all batches have the same shape: pad once
-                height, width = self.shape
-                count = (tf.size(splits) - 1) * height
-                result[name] = values.to_tensor(0, shape=[count, width])
-            else:
-                result[name] = values.values
-                result[f"{name}_splits"] = values.row_splits
-        return result
-
-    def _pad(self, rows, index):
-        """Return batch `index` of the result of `_gather`, dense."""
-        if self.packing:
-            height = self.shape[0]
-            first = index * height
-            return {
-                name: tf.ensure_shape(
-                    rows[name][first : first + height], self.shape
-                )
-                for name in feature_names(packing=True)
-            }
-        first, end = rows["splits"][index], rows["splits"][index + 1]
-        batch = {}
-        for side, name in enumerate(SIDES):
-            splits = rows[f"{name}_splits"][first : end + 1]
-            ragged = tf.RaggedTensor.from_row_splits(
-                rows[name][splits[0] : splits[-1]],
-                splits - splits[0],
-                validate=False,
-            )
-            width = rows["widths"][index, side]
-            dense = ragged.to_tensor(0, shape=tf.stack([end - first, width]))
-            batch[name] = tf.ensure_shape(dense, [None, None])
-        return batch
 
 
 def parse_examples(

@@ -51,14 +51,10 @@ except ModuleNotFoundError as error:
 
 @dataclasses.dataclass
 class BeamGeneration(DataGenerator):
-    """A data generator that writes the splits with Apache Beam.
+    """A data generator that writes the splits with Apache Beam."""
 
-    Attributes:
-      runner: Beam's name of a runner ("Runner" and capitals are optional) or
-        the full name of a class.
-      beam_options: Beam's options, such as `["--flink_master=localhost:8081"]`.
-    """
-
+    # Beam's name of a runner ("Runner" and capitals are optional), or the full
+    # name of a class; and options such as "--flink_master=localhost:8081".
     runner: str = "DirectRunner"
     beam_options: Sequence[str] = ()
 
@@ -222,8 +218,11 @@ class _Encode(_Worker):
             index["key"], count, self._encoder.is_shuffled
         )
         for shard in np.unique(shards).tolist():
-            chosen = np.flatnonzero(shards == shard)
-            yield shard, (index[chosen], [records[i] for i in chosen.tolist()])
+            selected = np.flatnonzero(shards == shard)
+            yield (
+                shard,
+                (index[selected], [records[i] for i in selected.tolist()]),
+            )
 
 
 class _Write(_Worker):

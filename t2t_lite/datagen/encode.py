@@ -50,17 +50,11 @@ INDEX = np.dtype(
 
 
 class Chunk(NamedTuple):
-    """Consecutive pairs of a split.
+    """Consecutive pairs of a split."""
 
-    Attributes:
-      number: the index of the chunk, from 0.
-      first: the number of the first pair in the split, from 1.
-      pairs: (source, target) texts.
-    """
-
-    number: int
-    first: int
-    pairs: list[tuple[str, str]]
+    number: int  # index of the chunk, from 0
+    first: int  # number of the first pair in the split, from 1
+    pairs: list[tuple[str, str]]  # source and target texts
 
 
 def split_into_chunks(
@@ -83,20 +77,13 @@ def split_into_chunks(
 
 @dataclasses.dataclass
 class Counts:
-    """Sums over some pairs of a split.
-
-    Attributes:
-      lengths: number of records by the tokens of their longer side.
-      source_tokens, target_tokens: sums over all pairs, EOS included.
-      unknown_words: words of kept pairs that the vocabulary cannot encode.
-      reasons: number of dropped pairs by reason, and of kept pairs with invalid
-        text by type (one of INVALID_TEXT).
-    """
+    """Sums over some pairs of a split, see `SplitRecord`."""
 
     lengths: Counter[int] = dataclasses.field(default_factory=Counter)
     source_tokens: int = 0
     target_tokens: int = 0
     unknown_words: int = 0
+    # Dropped pairs by reason, and kept pairs by type of INVALID_TEXT.
     reasons: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def merge(self, other: "Counts") -> None:
@@ -112,16 +99,13 @@ class Counts:
 class SplitEncoder:
     """An encoder of the chunks of a split, with its filters.
 
-    Attributes:
-      problem: the problem.
-      split: "train", "dev" or "test". Only train is filtered and shuffled,
-        because scores require complete splits in their order.
-      seed: seed of the order of train.
+    Only train is filtered and shuffled, because scores require complete splits
+    in their order.
     """
 
     problem: Problem
-    split: str
-    seed: int
+    split: str  # "train", "dev" or "test"
+    seed: int  # of the order of train
 
     @property
     def label(self) -> str:
@@ -130,7 +114,7 @@ class SplitEncoder:
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether the split is shuffled and filtered."""
+        """True if the split is shuffled and filtered."""
         return self.split == "train"
 
     @property
@@ -246,16 +230,11 @@ def encode_chunks(
     processes: int | None,
     report_done: Callable[[int], None],
 ) -> None:
-    """Call `work(encoders, chunk)` for each chunk, in several processes.
+    """Call the picklable `work(encoders, chunk)` for each chunk.
 
-    Args:
-      work: a picklable function that encodes a chunk and writes a file.
-      chunks: streamed; only a few are in memory.
-      problem: the problem; each process loads its encoders once.
-      vocabulary_dir: the folder of the vocabulary files.
-      processes: number of processes; None is one per core. Fewer chunks than
-        MIN_CHUNKS_FOR_POOL are encoded in this process.
-      report_done: called with the number of pairs of each encoded chunk.
+    Each of the processes, one per core if None, loads the encoders once; fewer
+    chunks than MIN_CHUNKS_FOR_POOL are encoded in this process. Only a few
+    chunks are in memory. `report_done` gets the number of pairs of each chunk.
 
     Raises:
       BrokenProcessPool: a process died.

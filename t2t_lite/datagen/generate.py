@@ -42,6 +42,7 @@ from t2t_lite.datagen.encode import (
     split_into_chunks,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem, TextFiles
 from t2t_lite.progress import Counter, log
 
@@ -57,26 +58,17 @@ class DataGenerator:
     train, the problem's filters drop pairs, too. Train is shuffled; dev and
     test keep the order of the corpus. The same corpus, definition and seed give
     the same files for any number of processes.
-
-    Attributes:
-      problem: the problem; both directions share the data.
-      data_dir: the folder for the data.
-      raw_dir: a folder with the corpus; None downloads the corpus.
-      tfds_dir: the folder of TensorFlow Datasets, for problems that use it;
-        None is the default of that library.
-      seed: seed of the order of train and of the vocabulary's sample; None is
-        the seed of existing data, or DEFAULT_SEED.
-      processes: number of encoding processes; None is one per core.
-      progress: whether to report progress on stderr.
     """
 
-    problem: Problem
-    data_dir: str | os.PathLike
-    raw_dir: str | os.PathLike | None = None
-    tfds_dir: str | os.PathLike | None = None
+    problem: Problem  # both directions share the data
+    data_dir: PathLike
+    raw_dir: PathLike | None = None  # None downloads the corpus
+    tfds_dir: PathLike | None = None  # of TensorFlow Datasets
+    # Of the order of train and of the vocabulary's sample; None is the seed of
+    # existing data, or DEFAULT_SEED.
     seed: int | None = None
-    processes: int | None = None
-    progress: bool = True
+    processes: int | None = None  # for encoding; None is one per core
+    progress: bool = True  # report progress on stderr
 
     def __post_init__(self) -> None:
         name = self.problem.registered_name
@@ -286,10 +278,8 @@ class DataGenerator:
 class UnfinishedJob:
     """The folder of an unfinished generation, with a record of each step.
 
-    Args:
-      folder: the path of the folder.
-      identity: JSON-serializable values; a job is resumed if they are equal.
-      raw: the corpus files; it records the files that are read.
+    A job is resumed if its `identity`, JSON-serializable values, and the corpus
+    files that `raw` has recorded are the same.
     """
 
     def __init__(
@@ -384,11 +374,7 @@ def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
 def make_split_record(
     encoder: SplitEncoder, counts: Counts, shards: list[ShardRecord]
 ) -> SplitRecord:
-    """Return the record of a written split.
-
-    Raises:
-      T2TLiteError: the split has no usable pair.
-    """
+    """Return the record of a split; raise T2TLiteError if it has no pair."""
     reasons = dict(sorted(counts.reasons.items()))
     record = SplitRecord(
         examples=counts.lengths.total(),

@@ -5,7 +5,6 @@ numbers keep its order, and hashes make equal pairs adjacent. Only one shard at
 a time is in memory.
 """
 
-import itertools
 import json
 import pathlib
 from collections import Counter
@@ -83,16 +82,18 @@ def read_shards(
     """
     starts = [_find_shards(path, shards, is_shuffled) for path in paths]
     for shard in range(shards):
-        indices, records = [np.zeros(0, INDEX)], []
+        indices = [np.zeros(0, INDEX)]
+        records: list[bytes] = []
         for path, (index_starts, data_starts) in zip(
             paths, starts, strict=True
         ):
-            index = _read(path, *index_starts[shard : shard + 2])
-            indices.append(np.frombuffer(index, INDEX))
-            data = _read(path, *data_starts[shard : shard + 2])
-            ends = np.cumsum(indices[-1]["bytes"], dtype=np.int64).tolist()
-            bounds = itertools.pairwise([0, *ends])
-            records += [data[start:end] for start, end in bounds]
+            with open(path, "rb") as file:
+                file.seek(index_starts[shard])
+                count = index_starts[shard + 1] - index_starts[shard]
+                index = np.fromfile(file, INDEX, count // INDEX.itemsize)
+                file.seek(data_starts[shard])
+                records += map(file.read, index["bytes"].tolist())
+            indices.append(index)
         yield np.concatenate(indices), records
 
 
@@ -113,12 +114,6 @@ def _find_shards(
     return start + firsts * INDEX.itemsize, start + index.nbytes + ends[firsts]
 
 
-def _read(path: pathlib.Path, start: int, end: int) -> bytes:
-    with open(path, "rb") as file:
-        file.seek(start)
-        return file.read(end - start)
-
-
 def select_records(
     index: np.ndarray, deduplicate: bool
 ) -> tuple[np.ndarray, Counts]:
@@ -126,7 +121,7 @@ def select_records(
 
     Args:
       index: INDEX [records] of a shard, unsorted.
-      deduplicate: whether to keep only the first pair with the same hash.
+      deduplicate: keep only the first pair with the same hash.
     """
     order = np.lexsort((index["pair"], index["check"], index["key"]))
     is_copy = np.zeros(len(order), bool)

@@ -11,9 +11,7 @@ FOLDER/model.bin, config.json, *_vocabulary.json   files of CTranslate2
 """
 
 import copy
-import dataclasses
 import json
-import os
 import pathlib
 import shutil
 import tempfile
@@ -36,6 +34,7 @@ from t2t_lite.decoding.translator import (
     with_eos,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.files import PathLike
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.tf_setup import num_cpus
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, Tokenizer
@@ -91,17 +90,12 @@ def _check_options(options: Iterable[str]) -> None:
 
 def write_ctranslate2(
     translator: Translator,
-    folder: str | os.PathLike,
+    folder: PathLike,
     quantization: Quantization = "float32",
 ) -> None:
-    """Write the model, the vocabularies and the settings of a translator.
+    """Write the model, the vocabularies and the settings into an empty folder.
 
-    The conversion is exact, except for the quantization.
-
-    Args:
-      translator: the model, its tokenizers and its search settings.
-      folder: an empty folder.
-      quantization: type of the weights.
+    The conversion is exact, except for the quantization of the weights.
 
     Raises:
       UsageError: CTranslate2 does not support the model or its settings.
@@ -114,11 +108,12 @@ def write_ctranslate2(
     # CTranslate2 would need PyTorch to convert weights to bfloat16.
     is_bfloat16 = quantization.endswith("bfloat16")
     spec.optimize(quantization.replace("bfloat16", "float32"))
-    for name, value in spec.variables().items():
+    for name, value in spec.variables().items() if is_bfloat16 else ():
         is_alias = isinstance(value, str)
-        if is_bfloat16 and not is_alias and not name.endswith("_scale"):
-            if value.dtype == "float32":
-                value.array = value.array.astype(ml_dtypes.bfloat16)
+        if not (
+            is_alias or name.endswith("_scale") or value.dtype != "float32"
+        ):
+            value.array = value.array.astype(ml_dtypes.bfloat16)
     spec.save(str(folder))
     source, target = translator.source_encoder, translator.target_encoder
     for path in {source.path, target.path}:
@@ -145,18 +140,13 @@ def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
     special = {PAD_ID: _PAD, EOS_ID: _EOS}
     if encoder.unknown_id is not None:
         special[encoder.unknown_id] = _UNK
-    names: list[str] = []
-    taken = set(special.values())
-    for index, piece in enumerate(
-        encoder.ids_to_pieces(range(encoder.vocab_size))
-    ):
-        if index in special:
-            piece = special[index]
-        elif piece in taken:
-            piece = f"{piece}\n{index}"
-        taken.add(piece)
-        names.append(piece)
-    return names + [f"\n{index}" for index in range(len(names), count)]
+    size = encoder.vocab_size
+    ids: dict[str, int] = {name: index for index, name in special.items()}
+    for index, piece in enumerate(encoder.ids_to_pieces(range(size))):
+        if index not in special:
+            ids[f"{piece}\n{index}" if piece in ids else piece] = index
+    names = sorted(ids, key=ids.__getitem__)
+    return names + [f"\n{index}" for index in range(size, count)]
 
 
 def _build_spec(translator: Translator) -> Any:
@@ -191,8 +181,8 @@ def _build_spec(translator: Translator) -> Any:
     spec.config.layer_norm_epsilon = norm.epsilon
     # No token precedes the first target position.
     spec.decoder.start_from_zero_embedding = True
-    longest = translator.max_length + translator.extra_decode_length
-    start = np.zeros((1, longest, hparams.hidden_size), np.float32)
+    max_length = translator.max_length + translator.extra_decode_length
+    start = np.zeros((1, max_length, hparams.hidden_size), np.float32)
     for side, table, embedding, positions in zip(
         (spec.encoder, spec.decoder),
         (spec.encoder.embeddings[0], spec.decoder.embeddings),
@@ -204,7 +194,7 @@ def _build_spec(translator: Translator) -> Any:
         table.weight = _values(embedding.table)
         table.weight[PAD_ID] = 0.0  # only the softmax uses this row
         if hparams.max_relative_position is None:
-            encodings = _values(positions(start))[0]  # [longest, D]
+            encodings = _values(positions(start))[0]  # [max_length, D]
             side.position_encodings.encodings = encodings
     for layer_spec, layer in zip(
         [*spec.encoder.layer, *spec.decoder.layer],
@@ -273,32 +263,20 @@ class CTranslate2Translator:
     Results equal those of `beam_search`, except for two rules of CTranslate2:
     EOS must be among the K best candidates of a step, not the 2 K best; and a
     search ends when it has enough finished hypotheses, even if a better one is
-    still possible.
-
-    Args:
-      folder: from `write_ctranslate2`.
-      searches: number of concurrent searches; they share the batch and the CPU
-        cores.
-      like: a translator whose tokenizers and output constraint to use; None:
-        load the vocabularies in the folder.
+    still possible. Concurrent `searches` share the batch and the CPU cores.
 
     Raises:
       T2TLiteError: CTranslate2 is not installed, or the folder is damaged.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike,
-        searches: int = 1,
-        like: Translator | None = None,
-    ):
+    constraint: Any = None
+
+    def __init__(self, folder: PathLike, searches: int = 1):
         path = pathlib.Path(folder, _SETTINGS)
         try:
             settings = json.loads(path.read_text("utf-8"))
             names = settings["vocabularies"]
-            source, target = (
-                path.with_name(names[side]) for side in ("source", "target")
-            )
+            source, target = names["source"], names["target"]
             self.settings = SearchSettings(**settings["search"])
             self.extra_decode_length = settings["extra_decode_length"]
             self.max_length = settings["max_length"]
@@ -306,15 +284,12 @@ class CTranslate2Translator:
             raise T2TLiteError(
                 f"{path} is missing or damaged: export again."
             ) from error
-        self.constraint = like and like.constraint
-        if like:
-            encoders = like.source_encoder, like.target_encoder
-        else:
-            encoder = open_vocabulary(source)
-            is_shared = source == target
-            other = encoder if is_shared else open_vocabulary(target)
-            encoders = encoder, other
-        self.source_encoder, self.target_encoder = encoders
+        encoders = {
+            name: open_vocabulary(path.with_name(name))
+            for name in {source, target}
+        }
+        self.source_encoder = encoders[source]
+        self.target_encoder = encoders[target]
         self._searches = searches
         self._source_names = token_names(self.source_encoder)
         self._target_names = token_names(self.target_encoder)
@@ -341,16 +316,19 @@ class CTranslate2Translator:
         """Convert a translator, by way of a temporary folder."""
         with tempfile.TemporaryDirectory(prefix="t2t_lite_") as folder:
             write_ctranslate2(translator, folder, quantization)
-            return cls(folder, searches, translator)
+            other = cls(folder, searches)
+        other.constraint = translator.constraint
+        return other
 
     def searching(
         self, beam_size: int | None = None, alpha: float | None = None
     ) -> Self:
         """Copy the translator with other settings; None keeps a setting."""
-        changes: dict[str, Any] = {"beam_size": beam_size, "alpha": alpha}
-        changes = {k: v for k, v in changes.items() if v is not None}
-        other = copy.copy(self)
-        other.settings = dataclasses.replace(self.settings, **changes)
+        other, old = copy.copy(self), self.settings
+        other.settings = SearchSettings(
+            beam_size=old.beam_size if beam_size is None else beam_size,
+            alpha=old.alpha if alpha is None else alpha,
+        )
         return other
 
     def check_supported(self, options: Iterable[str]) -> None:
@@ -418,25 +396,27 @@ class CTranslate2Translator:
         empty: list[_Hypothesis] = [([], 0.0)] * self.settings.beam_size
         found = [empty for _ in sources]
         # Maximum number of target tokens; the EOS of the source counts.
-        limits = {
+        max_lengths = {
             row: len(names) + 1 + self.extra_decode_length
             for row, names in enumerate(sources)
             if names
         }
-        if not limits:
+        if not max_lengths:
             return found
-        # A call has one limit. A text that exceeds its own limit is searched
-        # again, alone.
+        # A call has one maximum. A text that exceeds its own is searched again,
+        # alone.
         results = self._translate(
-            [sources[row] for row in limits], max(limits.values())
+            [sources[row] for row in max_lengths], max(max_lengths.values())
         )
-        for (row, limit), result in zip(limits.items(), results, strict=True):
-            if max(map(len, result.hypotheses)) > limit:
-                (result,) = self._translate([sources[row]], limit)
+        for row, result in zip(max_lengths, results, strict=True):
+            if max(map(len, result.hypotheses)) > max_lengths[row]:
+                (result,) = self._translate([sources[row]], max_lengths[row])
             found[row] = self._sort_by_score(result)
         return found
 
-    def _translate(self, sources: Sequence[list[str]], limit: int) -> list[Any]:
+    def _translate(
+        self, sources: Sequence[list[str]], max_length: int
+    ) -> list[Any]:
         beam_size = self.settings.beam_size
         finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
         return self._engine.translate_batch(
@@ -450,7 +430,7 @@ class CTranslate2Translator:
             return_end_token=True,
             max_input_length=0,
             min_decoding_length=0,
-            max_decoding_length=limit,
+            max_decoding_length=max_length,
         )
 
     def _sort_by_score(self, result: Any) -> list[_Hypothesis]:

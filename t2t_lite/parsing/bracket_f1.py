@@ -7,7 +7,6 @@ never stop the evaluation.
 """
 
 import dataclasses
-import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError, did_you_mean
+from t2t_lite.files import PathLike
 from t2t_lite.parsing.trees import LEAF, OPEN, Tree, parse_trees, walk
 
 SCORED, ERROR, SKIPPED = 0, 1, 2  # EVALB's status of a sentence
@@ -41,7 +41,7 @@ class Parameters:
     cutoff_length: int = 40  # maximum words for the second block of totals
 
     def same_label(self, one: str, other: str) -> bool:
-        """Return whether two labels, or two tags, count as equal."""
+        """Return True if two labels, or two tags, count as equal."""
         return _same(one, other, self.equal_labels)
 
 
@@ -71,7 +71,7 @@ _KEYS = {
 }
 
 
-def read_parameters(path: str | os.PathLike) -> Parameters:
+def read_parameters(path: PathLike) -> Parameters:
     """Read an EVALB parameter file, with one key and its value per line.
 
     Example: `DELETE_LABEL TOP`, `EQ_LABEL ADVP PRT`, `LABELED 1`. Lines that
@@ -132,7 +132,7 @@ class _Bracket(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-    """The compared parts of the trees of a line, after deletions."""
+    """The compared words and brackets of a line's trees, after deletions."""
 
     leaves: list[Tree]
     brackets: list[_Bracket]  # sorted by their opening
@@ -153,15 +153,9 @@ def score_lines(
 
     Example: `(S (NP (X a)) (VP (X b) (X c)))` against
     `(S (NP (X a) (X b)) (VP (X c)))`: one bracket of three is right, S, so
-    recall, precision and F1 are 33.33.
-
-    Args:
-      gold_lines: one tree per line; an empty line is a sentence without a tree.
-      test_lines: line i is a parse of the same words as gold line i. An invalid
-        tree makes an ERROR sentence.
-      parameters: parameters of EVALB; the default is COLLINS.prm.
-      gold_name: name of the gold trees, for errors.
-      test_name: name of the test trees, for errors.
+    recall, precision and F1 are 33.33. An invalid test tree makes an ERROR
+    sentence; an empty line is a sentence without a tree. The names of both
+    files are for errors.
 
     Raises:
       T2TLiteError: there are no lines, the numbers of lines differ, or a gold
@@ -226,22 +220,22 @@ def _read(trees, parameters, kept=None):
     brackets: list[_Bracket] = []
     quotes, opened = [], []
     length = index = 0
-    for event, part in (step for tree in trees for step in walk(tree)):
+    for event, node in (step for tree in trees for step in walk(tree)):
         if event is LEAF:
-            if part.label in parameters.quote_labels and part.word in _QUOTES:
-                quotes.append((index, len(leaves), part.label))
-            length += part.label not in parameters.uncounted_labels
+            if node.label in parameters.quote_labels and node.word in _QUOTES:
+                quotes.append((index, len(leaves), node.label))
+            length += node.label not in parameters.uncounted_labels
             if not (
-                part.label in parameters.deleted_labels
-                or part.word in parameters.deleted_words
+                node.label in parameters.deleted_labels
+                or node.word in parameters.deleted_words
             ):
-                leaves.append(part)
+                leaves.append(node)
             elif kept:
-                leaves += [part] * kept[index]
+                leaves += [node] * kept[index]
             index += 1
         elif event is OPEN:
             opened.append(len(brackets))
-            label = _FUNCTION.sub("", part.label)
+            label = _FUNCTION.sub("", node.label)
             brackets.append(_Bracket(label, len(leaves), 0))
         else:
             last = opened.pop()
@@ -300,16 +294,14 @@ def _difference(gold, test, parameters):
 def _matched(gold, test, parameters):
     """Count gold brackets with a matching test bracket; each matches once."""
     unmatched = defaultdict(list)
-    for bracket in test:
-        unmatched[bracket.start, bracket.end].append(bracket.label)
+    for label, *span in test:
+        unmatched[tuple(span)].append(label)
     matched = 0
-    for bracket in gold:
-        labels = unmatched[bracket.start, bracket.end]
-        for label in labels:
-            if not parameters.labeled or parameters.same_label(
-                bracket.label, label
-            ):
-                labels.remove(label)
+    for label, *span in gold:
+        labels = unmatched[tuple(span)]
+        for other in labels:
+            if not parameters.labeled or parameters.same_label(label, other):
+                labels.remove(other)
                 matched += 1
                 break
     return matched
@@ -383,6 +375,6 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
     }
 
 
-def percent(part: int, whole: int) -> float:
-    """Return a share, 0-100; 0 if `whole` is 0, as in EVALB."""
-    return 100 * part / whole if whole else 0.0
+def percent(count: int, total: int) -> float:
+    """Return a share, 0-100; 0 if `total` is 0, as in EVALB."""
+    return 100 * count / total if total else 0.0

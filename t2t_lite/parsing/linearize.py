@@ -36,25 +36,20 @@ _TOKEN = re.compile(r"[()]?[^\s()]*", re.ASCII)
 
 
 def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
-    """Convert a tree to tokens (arXiv:1412.7449, section 2.2).
+    """Convert a tree from `strip_annotation` to tokens.
 
     Example: `(S (NP (PRP It)) (VP (VBZ works)) (. .))` gives
     `(S (NP XX )NP (VP XX )VP . )S`, or with `keep_tags`
-    `(S (NP PRP )NP (VP VBZ )VP . )S`.
-
-    Args:
-      tree: a tree without empty constituents, from `strip_annotation`.
-      keep_tags: replace each word by its part-of-speech tag; if False, by `XX`,
-        except for tags of PUNCTUATION.
+    `(S (NP PRP )NP (VP VBZ )VP . )S`. See arXiv:1412.7449, section 2.2.
     """
     tokens = []
-    for event, part in walk(tree):
+    for event, node in walk(tree):
         if event is OPEN:
-            tokens.append(f"({part.label}")
+            tokens.append(f"({node.label}")
         elif event is CLOSE:
-            tokens.append(f"){part.label}")
-        elif keep_tags or part.label in PUNCTUATION:
-            tokens.append(part.label)
+            tokens.append(f"){node.label}")
+        elif keep_tags or node.label in PUNCTUATION:
+            tokens.append(node.label)
         else:
             tokens.append(NO_TAG)
     return tokens
@@ -95,11 +90,6 @@ def delinearize(
 
     Rule 7 prevents EVALB errors: EVALB deletes words by their tags and then
     compares the numbers of words.
-
-    Args:
-      tokens: output of a model, or of `linearize`.
-      words: words of the sentence, at least one.
-      correct_tags: apply rule 7.
 
     Returns:
       The tree and the number of repairs by name.

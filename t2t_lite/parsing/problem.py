@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.files import PathLike
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import PUNCTUATION, delinearize, linearize
 from t2t_lite.parsing.trees import (
@@ -53,11 +54,6 @@ def _parse_numbers(text: str) -> list[range]:
     return ranges
 
 
-def _check_numbers(value: Any) -> str:
-    _parse_numbers(str(value))
-    return str(value)
-
-
 def _paths(value: Any) -> str:
     """Make paths, separated by ":", absolute."""
     return ":".join(file_path(name) for name in str(value).split(":") if name)
@@ -65,7 +61,10 @@ def _paths(value: Any) -> str:
 
 _Numbers = Annotated[
     str,
-    Validator("numbers of files such as 200-2199 or 1-9+12", _check_numbers),
+    Validator(
+        "numbers of files such as 200-2199 or 1-9+12",
+        lambda value: _parse_numbers(str(value)) and str(value),
+    ),
 ]
 _NUMBERS_HELP = (
     "file numbers, such as 200-2199 or 1-9+12; required for all three splits "
@@ -109,10 +108,10 @@ class ParsingOptions(ProblemOptions):
         super().__post_init__()
         numbers = {"train": self.train, "dev": self.dev, "test": self.test}
         if any(numbers.values()) and not all(numbers.values()):
-            given = " and ".join(name for name in numbers if numbers[name])
+            named = " and ".join(name for name in numbers if numbers[name])
             raise UsageError(
                 "File numbers must be given for all of train, dev and test "
-                f"(got {given} only)."
+                f"(got {named} only)."
             )
         if self.treebank_share and not self.trees:
             raise UsageError(
@@ -156,7 +155,7 @@ class ParsingProblem(Problem):
 
     @property
     def keeps_tags(self) -> bool:
-        """Return whether part-of-speech tags are part of the target."""
+        """True if part-of-speech tags are part of the target."""
         return self.settings.leaves == "tags"
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
@@ -186,7 +185,7 @@ class ParsingProblem(Problem):
         return size, 3 + len(self._declared_tokens())
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         """Train the source vocabulary and write the target vocabulary."""
         from t2t_lite.tokenizers.closed import ClosedVocabulary
@@ -255,12 +254,10 @@ class ParsingProblem(Problem):
         references: Sequence[str],
         outputs: Sequence[str],
     ) -> dict[str, Any]:
-        """Return bracket F1 by EVALB's rules, and the repairs of outputs.
+        """Return the `bracket_f1.report`, and the repairs of outputs.
 
-        Returns:
-          The `bracket_f1.report`, without tagging accuracy unless targets
-          contain tags; `repaired`, the percentage of repaired outputs; and
-          `repairs`, the number of repairs by name.
+        There is no tagging accuracy unless targets contain tags. `repaired` is
+        the percentage of repaired outputs, `repairs` their number by name.
         """
         from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
@@ -293,8 +290,8 @@ class ParsingProblem(Problem):
         """Return the files of a split."""
         numbers = getattr(self._layout(raw), split)
         files = numbered_files(raw.raw_dir, self.file_stem)
-        if chosen := _select_files(files, numbers):
-            return chosen
+        if selected := _select_files(files, numbers):
+            return selected
         raise T2TLiteError(
             f"The {split} split requires files with numbers in {numbers} (got "
             f"{min(files)} to {max(files)})."
@@ -315,12 +312,9 @@ class ParsingProblem(Problem):
             if all(_select_files(files, numbers) for numbers in layout[:3])
         ]
         if self.settings.train:
+            numbers = {x: getattr(self.settings, x) for x in self.splits}
             # The vocabulary size of the layout that fits these files.
-            size = (fitting or self.layouts)[0].vocab_size
-            numbers = {
-                name: getattr(self.settings, name) for name in self.splits
-            }
-            return SplitRanges(**numbers, vocab_size=size)
+            return (fitting or self.layouts)[0]._replace(**numbers)
         if fitting:
             return fitting[0]
         known = "; or ".join(
@@ -343,9 +337,7 @@ class ParsingProblem(Problem):
         return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
 
 
-def numbered_files(
-    folder: str | os.PathLike, stem: str
-) -> dict[int, pathlib.Path]:
+def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
     """Find the files of a treebank, sorted by number, also in subfolders.
 
     Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
@@ -383,8 +375,8 @@ def _select_files(
     files: Mapping[int, pathlib.Path], numbers: str
 ) -> list[pathlib.Path]:
     """Select files by numbers such as "1-9+12"."""
-    chosen = {*itertools.chain(*_parse_numbers(numbers))}
-    return [path for number, path in files.items() if number in chosen]
+    selected = {*itertools.chain(*_parse_numbers(numbers))}
+    return [path for number, path in files.items() if number in selected]
 
 
 def _augment_with_subtrees(
@@ -396,10 +388,10 @@ def _augment_with_subtrees(
     """
     for tree in whole_trees:
         yield tree
-        inside = itertools.islice(walk(tree), 1, None) if tree else ()
-        for event, part in inside:
-            if event is OPEN and 2 <= len(trees.words(part)) <= max_words:
-                yield part
+        for event, node in walk(tree) if tree else ():
+            if event is OPEN and node is not tree:
+                if 2 <= len(trees.words(node)) <= max_words:
+                    yield node
 
 
 def interleave(

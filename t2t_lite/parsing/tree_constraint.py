@@ -41,14 +41,11 @@ class TreeConstraint(tf.Module):
     """Output constraint: linearized trees over the words of the source.
 
     Brackets match, no constituent is empty, there is one root, and the class of
-    word i allows leaf i. After the last word, all open brackets close.
-
-    Args:
-      tokens: the vocabulary of linearized trees, in the order of ids, beginning
-        with SPECIAL_TOKENS.
+    word i allows leaf i. After the last word, all open brackets close. `tokens`
+    is the vocabulary, beginning with SPECIAL_TOKENS.
     """
 
-    kind = "trees"
+    output_format = "trees"
 
     def __init__(self, tokens: Sequence[str]):
         super().__init__(name="tree_constraint")
@@ -90,40 +87,34 @@ class TreeConstraint(tf.Module):
         return tf.strings.strip(tf.strings.regex_replace(texts, r"\)", "-RRB-"))
 
     def constrain(
-        self, texts: tf.Tensor, limits: tf.Tensor
+        self, texts: tf.Tensor, max_lengths: tf.Tensor
     ) -> tuple[LogitsProcessor, tf.Tensor]:
-        """Return the logits processor and the length limits.
+        """Return a logits processor that allows only trees over the words.
 
         Args:
           texts: tf.string [B], from `prepare`.
-          limits: int32 [B], maximum number of output tokens, EOS included.
+          max_lengths: int32 [B], maximum number of output tokens, EOS included.
 
         Returns:
-          A processor that allows only trees over the words; and the limits,
-          increased if they are too small for a tree, 0 for texts without words.
+          The processor; and `max_lengths`, increased if too small for a tree, 0
+          for texts without words.
         """
         words = tf.strings.split(texts)
         classes = words.with_flat_values(
             self._classes.lookup(words.flat_values)
         )
         counts = tf.cast(words.row_lengths(), tf.int32)
-        limits = tf.maximum(limits, counts + _MIN_OTHER_TOKENS)
-        limits = tf.where(counts > 0, limits, 0)
+        max_lengths = tf.maximum(max_lengths, counts + _MIN_OTHER_TOKENS)
+        max_lengths = tf.where(counts > 0, max_lengths, 0)
         classes = classes.to_tensor(_WORD)  # [B, n]
-        return _TreeLogitsProcessor(self, classes, counts), limits
+        return _TreeLogitsProcessor(self, classes, counts), max_lengths
 
     def write(self, texts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
         """Convert tokens of a constrained search to trees in brackets.
 
         Example: "It works ." and the ids of `(S (NP XX )NP (VP XX )VP . )S`
-        give `(S (NP (XX It)) (VP (XX works)) (. .))`.
-
-        Args:
-          texts: tf.string [B], from `prepare`.
-          tokens: int32 [B, N, L].
-
-        Returns:
-          tf.string [B, N]; `""` for a text without words.
+        give `(S (NP (XX It)) (VP (XX works)) (. .))`. Texts [B] from `prepare`
+        and tokens [B, N, L] give tf.string [B, N], `""` without words.
         """
         words = tf.strings.split(texts).to_tensor("")  # [B, n]
         # The padding keeps the indices of tokens after the last leaf valid.
@@ -139,17 +130,14 @@ class TreeConstraint(tf.Module):
 
 
 class _TreeLogitsProcessor(LogitsProcessor):
-    """Logits processor that masks tokens that cannot lead to a valid tree.
-
-    `word_classes` are int32 [B, n], `counts`, the numbers of words, int32 [B].
-    """
+    """Logits processor that masks tokens that cannot lead to a valid tree."""
 
     renormalizes = True
 
     def __init__(self, constraint, word_classes, counts):
         self.constraint = constraint
-        self.word_classes = word_classes
-        self.counts = counts
+        self.word_classes = word_classes  # int32 [B, n]
+        self.counts = counts  # numbers of words, int32 [B]
 
     def start(self, batch_size, beam_size):
         shape = [batch_size, beam_size]
@@ -195,12 +183,12 @@ class _TreeLogitsProcessor(LogitsProcessor):
         is_open = depth > 0
         # Tokens that are not needed for words and closing brackets; another
         # constituent needs two brackets, and the tree needs EOS.
-        room = state.limits[:, None] - state.index - left - depth
+        remaining = state.limits[:, None] - state.index - left - depth
         may_open = (
             ((left > 0) & (is_open | (leaves < 1)))
             & (depth < MAX_OPEN_BRACKETS)
             & (own_state["opened"] < MAX_OPENED_IN_A_ROW)
-            & (room >= _MIN_OTHER_TOKENS)
+            & (remaining >= _MIN_OTHER_TOKENS)
         )
         may_close = is_open & ~is_empty & ((depth > 1) | (left < 1))
         is_top = depth[..., None] - 1 == tf.range(MAX_OPEN_BRACKETS)

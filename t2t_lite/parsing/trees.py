@@ -7,7 +7,6 @@ The text of a tree, as in treebanks, and the `Tree`:
 """
 
 import functools
-import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from t2t_lite.corpus.lines import Encoding, read_lines
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 
 NO_TAG = "XX"  # tag of a word whose part of speech is unknown
 TRACE = "-NONE-"  # tag of traces and empty subjects
@@ -32,44 +32,33 @@ _FUNCTION = re.compile("(?<=.)[-=].*", re.DOTALL)
 
 
 class Tree(NamedTuple):
-    """A constituent with its children, or one word with its tag.
+    """A constituent with its children, or one word with its tag."""
 
-    Attributes:
-      label: label of a constituent, `""` if it has none; part-of-speech tag of
-        a word.
-      children: constituents and words, in order; empty for a word.
-      word: the word; None for a constituent.
-    """
-
-    label: str
-    children: tuple["Tree", ...] = ()
-    word: str | None = None
+    label: str  # of a constituent, "" if it has none; tag of a word
+    children: tuple["Tree", ...] = ()  # in order; empty for a word
+    word: str | None = None  # None for a constituent
 
 
 def walk(tree: Tree) -> Iterator[tuple[str, Tree]]:
     """Traverse the brackets and words of a tree in the order of the text.
 
-    The traversal is iterative, so trees may have any depth.
-
-    Yields:
-      `(OPEN, constituent)`, `(LEAF, word)` or `(CLOSE, constituent)`.
+    Yields `(OPEN, constituent)`, `(LEAF, word)` or `(CLOSE, constituent)`. The
+    traversal is iterative, so trees may have any depth.
     """
-    if tree.word is not None:
-        yield LEAF, tree
-        return
-    yield OPEN, tree
-    path, rest = [tree], [iter(tree.children)]
-    while path:
-        for part in rest[-1]:
-            if part.word is None:
-                yield OPEN, part
-                path.append(part)
-                rest.append(iter(part.children))
+    path: list[Tree] = []
+    rest = [iter((tree,))]
+    while rest:
+        for node in rest[-1]:
+            if node.word is None:
+                yield OPEN, node
+                path.append(node)
+                rest.append(iter(node.children))
                 break
-            yield LEAF, part
+            yield LEAF, node
         else:
             rest.pop()
-            yield CLOSE, path.pop()
+            if path:
+                yield CLOSE, path.pop()
 
 
 def fold(
@@ -79,24 +68,23 @@ def fold(
 ) -> Any:
     """Compute a value of a tree of any depth, bottom-up.
 
-    `of_leaf` returns the value of a word, `of_bracket` the value of a
-    constituent from the constituent and the values of its children.
+    `of_bracket` takes a constituent and the values of its children.
     """
     levels: list[list[Any]] = [[]]
-    for event, part in walk(tree):
+    for event, node in walk(tree):
         if event is OPEN:
             levels.append([])
         elif event is LEAF:
-            levels[-1].append(of_leaf(part))
+            levels[-1].append(of_leaf(node))
         else:
             values = levels.pop()
-            levels[-1].append(of_bracket(part, values))
+            levels[-1].append(of_bracket(node, values))
     return levels[0][0]
 
 
 def words(tree: Tree) -> list[str]:
     """Return the words of a tree, in order, traces included."""
-    return [part.word or "" for event, part in walk(tree) if event is LEAF]
+    return [node.word or "" for event, node in walk(tree) if event is LEAF]
 
 
 def format_tree(tree: Tree) -> str:
@@ -149,8 +137,14 @@ def strip_annotation(tree: Tree) -> Tree | None:
     Returns:
       The stripped tree, or None if no words are left.
     """
+
+    def strip_bracket(bracket, children):
+        children = tuple(filter(None, children))
+        label = without_function(bracket.label)
+        return Tree(label, children) if children else None
+
     tree = fold(
-        tree, lambda leaf: leaf if leaf.label != TRACE else None, _strip_bracket
+        tree, lambda leaf: leaf if leaf.label != TRACE else None, strip_bracket
     )
     while tree and tree.word is None and tree.label in ROOTS:
         if len(tree.children) > 1:
@@ -159,27 +153,14 @@ def strip_annotation(tree: Tree) -> Tree | None:
     return tree
 
 
-def _strip_bracket(tree, children):
-    children = tuple(filter(None, children))
-    return Tree(without_function(tree.label), children) if children else None
-
-
 @functools.lru_cache(maxsize=10_000)
 def without_function(label: str) -> str:
     """Remove function tags and indices from a label: `NP-SBJ-1` -> `NP`."""
     return label if label.startswith("-") else _FUNCTION.sub("", label)
 
 
-def read_trees(path: str | os.PathLike) -> Iterator[Tree]:
-    """Yield the trees of a UTF-8 file, compressed or not.
-
-    A tree may span several lines, and a line may hold several trees. Memory
-    holds one tree at a time.
-
-    Raises:
-      T2TLiteError: the file cannot be read, is not UTF-8 or contains an invalid
-        tree; see `parse_trees`.
-    """
+def read_trees(path: PathLike) -> Iterator[Tree]:
+    """Yield the trees of a UTF-8 file, compressed or not; see `parse_trees`."""
     return parse_trees(read_lines(path, STRICT), str(path))
 
 
@@ -189,20 +170,15 @@ def parse_trees(
     """Parse trees from lines of text, with their annotation.
 
     Example: `["( (S (NP-SBJ (PRP It))", "(VP (VBZ is)) ))"]` gives one tree,
-    with the label `""` and one child.
+    with the label `""` and one child. A line may hold several trees.
 
     If a bracket contains several words, `(NP the end)`, the tree has no tags:
     all its words get the tag `XX`, `(NP (XX the) (XX end))`.
 
-    Args:
-      lines: lines of text, with or without line ends.
-      name: name of the file, for errors.
-      first_line: number of the first line.
-
     Raises:
       T2TLiteError: brackets are not balanced, a word contains one, or text is
-        outside of brackets. The message contains the line and the column (in
-        characters, from 1).
+        outside of brackets. The message contains `name`, the line, counted from
+        `first_line`, and the column (in characters, from 1).
     """
     # For each open bracket: its line and column; its label, word and trees.
     opened: list[tuple[tuple[int, int], list[Any]]] = []
@@ -212,30 +188,30 @@ def parse_trees(
             break
         for match in _TOKEN.finditer(line):
             token, position = match[0], (number, match.start() + 1)
-            if token == ")" and opened:
-                _, parts = opened.pop()
-                tree = _make_tree(parts)
-                several_words = len(parts) > 2 and isinstance(parts[2], str)
-                has_tags = has_tags and not several_words
-                if opened:
-                    opened[-1][1].append(tree)
-                    continue
-                yield tree if has_tags else _without_tags(tree)
-                has_tags = True
-                continue
-            parts = opened[-1][1] if opened else []
+            contents = opened[-1][1] if opened else []
             if not opened and token != "(":
                 reason = f"{reprlib.repr(token)} is outside of brackets"
                 raise _error_at(name, position, reason)
-            has_word = len(parts) > 1 and isinstance(parts[1], str)
-            has_tree = bool(parts) and isinstance(parts[-1], Tree)
+            if token == ")":
+                opened.pop()
+                tree = _make_tree(contents)
+                if len(contents) > 2 and isinstance(contents[2], str):
+                    has_tags = False
+                if opened:
+                    opened[-1][1].append(tree)
+                else:
+                    yield tree if has_tags else _without_tags(tree)
+                    has_tags = True
+                continue
+            has_word = len(contents) > 1 and isinstance(contents[1], str)
+            has_tree = bool(contents) and isinstance(contents[-1], Tree)
             if has_word if token == "(" else has_tree:
                 reason = f"{reprlib.repr(token)} mixes words and brackets"
                 raise _error_at(name, position, reason)
             if token == "(":
                 opened.append((position, []))
             else:
-                parts.append(token)
+                contents.append(token)
     if opened:
         reason = (
             f"the tree has {len(opened)} unclosed brackets at the end of the "
@@ -253,10 +229,10 @@ def _error_at(name, position, reason):
     )
 
 
-def _make_tree(parts):
+def _make_tree(contents):
     """Make a tree from an optional label, followed by words or trees."""
-    has_label = parts and isinstance(parts[0], str)
-    label, *rest = parts if has_label else ["", *parts]
+    has_label = contents and isinstance(contents[0], str)
+    label, *rest = contents if has_label else ["", *contents]
     if len(rest) == 1 and isinstance(rest[0], str):
         return Tree(label, (), rest[0])
     leaves = (Tree(NO_TAG, (), x) if isinstance(x, str) else x for x in rest)

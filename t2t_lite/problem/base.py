@@ -8,14 +8,16 @@ import hashlib
 import inspect
 import itertools
 import json
-import os
 import pathlib
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.files import PathLike
+from t2t_lite.tokenizers.tags import split_tag
 from t2t_lite.validators import changed, require_known, validate
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Attributes for scores or descriptions: the data does not depend on them.
 _DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
-_SHOWN_CHARACTERS = 60  # characters of a wrong pair in an error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Problem:
     Attributes:
       name: set by `register_problem`; `NAME_rev` in a reversed copy.
       base_name: the name of the data files, the same in both directions.
-      reversed: whether the pipeline swaps `inputs` and `targets`.
+      reversed: True if the pipeline swaps `inputs` and `targets`.
       options_type: the dataclass of the options for `with_options`.
       settings: the values of the options.
       options: the JSON-serializable values that differ from the defaults.
@@ -87,11 +88,8 @@ class Problem:
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         """Yield the (source, target) texts of a split, in a fixed order.
 
-        A reversed problem yields them in the same direction.
-
-        Args:
-          split: one of `splits`.
-          raw: the corpus files by name: `raw.path("train.en")`.
+        `raw.path("train.en")` is the path of a corpus file. A reversed problem
+        yields the texts in the same direction.
         """
         raise _undefined(self, "samples")
 
@@ -100,7 +98,6 @@ class Problem:
 
         Raises:
           T2TLiteError: some of `files` are missing; the message lists them.
-          Exception: any exception of `samples`.
         """
         raw.require(raw.files)
         for split in self.splits:
@@ -136,14 +133,12 @@ class Problem:
         return self.vocab_size, self.vocab_size
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         """Write the vocabulary files into `data_dir`."""
         raise _undefined(self, "train_encoders")
 
-    def load_encoders(
-        self, directory: str | os.PathLike
-    ) -> dict[str, "Tokenizer"]:
+    def load_encoders(self, directory: PathLike) -> dict[str, "Tokenizer"]:
         """Return the encoders of `inputs` and `targets` in this direction.
 
         A shared vocabulary is one object under both keys.
@@ -171,18 +166,13 @@ class Problem:
     ) -> dict[str, Any]:
         """Return a report: at least `metric`, `score` (0-100) and `sentences`.
 
-        Args:
-          sources: the source texts of the shards.
-          references: the target texts of the shards.
-          outputs: the outputs of the model, before `postprocess`.
+        Sources and references are texts of the shards, and outputs those of the
+        model before `postprocess`.
         """
         raise _undefined(self, "evaluate")
 
     def tokenize(self, text: str) -> str:
-        """Return a raw source text in the corpus's tokenization.
-
-        By default the corpus is raw text, and `tokenize` is not supported.
-        """
+        """Return a raw source text in the corpus's tokenization, if any."""
         raise UsageError(
             f"`tokenize` is not supported by {self.registered_name}: its input "
             "is raw text."
@@ -191,27 +181,18 @@ class Problem:
     def postprocess(
         self, source: str, output: str
     ) -> tuple[str, dict[str, Any]]:
-        """Return the result text of an output and JSON-serializable details.
-
-        By default the unchanged output and no details.
-        """
+        """Return the result text of an output and JSON-serializable details."""
         return output, {}
 
     def output_constraint(self, encoders: Mapping[str, "Tokenizer"]) -> Any:
-        """Return the constraint of outputs; None, the default: no constraint.
+        """Return a constraint of outputs, such as `parsing.TreeConstraint`.
 
-        A constraint has the methods of `parsing.TreeConstraint`.
-
-        Args:
-          encoders: the result of `load_encoders`.
+        None, the default, is no constraint. See `load_encoders` for `encoders`.
         """
         return None
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """Return a copy with these options, which data and runs record.
-
-        Args:
-          options: values or their texts by name; None is the default.
+        """Return a copy with these values, or their texts; None is the default.
 
         Raises:
           UsageError: an option is unknown, or its value is invalid.
@@ -225,10 +206,8 @@ class Problem:
 
     def option_words(self) -> list[str]:
         """Return the options as command-line words without dashes."""
-        if not self.options:
-            return []
         options = ",".join(f"{k}={v}" for k, v in self.options.items())
-        return [f"problem_options={options}"]
+        return [f"problem_options={options}"] if options else []
 
     @property
     def registered_name(self) -> str:
@@ -299,7 +278,7 @@ class Text2TextProblem(Problem):
         return {"inputs": file, "targets": file}
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
@@ -326,7 +305,7 @@ class Text2TextProblem(Problem):
           `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
           `signature_lowercase`; `exact_match`. With a target language also
           `tokenized_bleu` (None if the tokenizer has no rules for it) and
-          `tokenized_bleu_procedure`. Scores are 0-100.
+          `tokenized_bleu_procedure`; with tags also `by_tag`. Scores are 0-100.
 
         Raises:
           T2TLiteError: the numbers of sentences differ or are 0.
@@ -343,6 +322,7 @@ class Text2TextProblem(Problem):
             "signature_lowercase": lower["signature"],
             "exact_match": 100.0 * exact / len(references),
             **_tokenized_bleu(outputs, references, self.languages[1]),
+            **_bleu_by_tag(self.source_tags, sources, outputs, references),
         }
 
 
@@ -354,15 +334,7 @@ def read_some(pairs: Iterable[tuple[str, str]]) -> None:
 def validate_pairs(
     pairs: Iterable[tuple[str, str]], label: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs unchanged.
-
-    Args:
-      pairs: (source, target) texts, streamed.
-      label: the name of the pairs in errors, such as "wmt_ende train".
-
-    Raises:
-      T2TLiteError: an element is not a pair of texts.
-    """
+    """Yield the pairs; raise T2TLiteError if one is not a pair of texts."""
     for number, pair in enumerate(pairs, 1):
         match pair:
             case [str(), str()]:
@@ -370,8 +342,7 @@ def validate_pairs(
             case _:
                 raise T2TLiteError(
                     "samples must yield (source, target) texts; got "
-                    f"{str(pair)[:_SHOWN_CHARACTERS]!r} as pair {number} of "
-                    f"{label}."
+                    f"{reprlib.repr(pair)} as pair {number} of {label}."
                 )
 
 
@@ -381,6 +352,23 @@ def _undefined(problem: Problem, method: str) -> T2TLiteError:
         f"{type(problem).__name__} must define {method}. A subclass of "
         "Text2TextProblem needs only samples."
     )
+
+
+def _bleu_by_tag(tags, sources, outputs, references):
+    """Return the entry `by_tag` of a report; {} without tags."""
+    if not tags:
+        return {}
+    from t2t_lite.evaluation.bleu import bleu
+
+    groups = collections.defaultdict(list)
+    for source, *texts in zip(sources, outputs, references, strict=True):
+        groups[split_tag(source, tags)[0] or "no tag"].append(texts)
+    by_tag = {}
+    for tag, pairs in sorted(groups.items()):
+        hypotheses, correct = zip(*pairs, strict=True)
+        scores = bleu(hypotheses, correct)
+        by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
+    return {"by_tag": by_tag}
 
 
 def _tokenized_bleu(hypotheses, references, language):

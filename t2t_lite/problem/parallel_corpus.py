@@ -44,11 +44,9 @@ class ParallelCorpus(Text2TextProblem):
             files = find_parallel_files(
                 raw.raw_dir, self.stems[split], self._sides
             )
-            for path in itertools.chain.from_iterable(files):
+            for path in itertools.chain(*files):
                 raw.record_source(path)
-            return itertools.chain.from_iterable(
-                itertools.starmap(read_parallel, files)
-            )
+            return itertools.chain(*itertools.starmap(read_parallel, files))
         builder = self._builder(raw)
         return _read_dataset(builder, self.tfds_splits[split], self._sides)
 

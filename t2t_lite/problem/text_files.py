@@ -1,6 +1,5 @@
 """`TextFiles`: a problem over text files; options declare it, not code."""
 
-import collections
 import dataclasses
 import functools
 import itertools
@@ -8,7 +7,7 @@ import os
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
 
 from t2t_lite.corpus import filters, mixture
@@ -34,12 +33,13 @@ from t2t_lite.corpus.splits import (
     choose_held_out,
 )
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.files import PathLike
 from t2t_lite.problem.base import (
     ProblemOptions,
     Text2TextProblem,
     read_some,
 )
-from t2t_lite.tokenizers.tags import add_tag, split_tag
+from t2t_lite.tokenizers.tags import add_tag
 from t2t_lite.validators import (
     Validator,
     changed,
@@ -52,7 +52,7 @@ from t2t_lite.validators import (
 
 # Prefixes of the file options of each split.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
-_CACHED = ("_corpora", "_held_out", "_counts")
+_CACHED = ("_held_out", "_counts")
 
 _name = condition(
     "letters, digits, _ and -, without _rev at the end",
@@ -151,14 +151,12 @@ class TextOptions(ProblemOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        corpora = {split: self.corpora(split) for split in _PREFIXES}
-        train = corpora["train"]
+        train = self.corpora["train"]
         # "lines" for two files, "" for a split without files.
         formats = {
             format_of(*each.files) if len(each.files) == 1 else "lines"
-            for each in itertools.chain(*corpora.values())
-        } | {"" for found in corpora.values() if not found}
-        has_shares = any(corpus.share is not None for corpus in train)
+            for each in itertools.chain(*self.corpora.values())
+        } | {"" for corpora in self.corpora.values() if not corpora}
         languages = self.source_language and self.target_language
         keys = changed(self).keys() & {"source_key", "target_key"}
         conflicts = {
@@ -181,7 +179,8 @@ class TextOptions(ProblemOptions):
             ),
             "Shares of `pairs` conflict with `filters=duplicates`, which drops "
             "the copies.": (
-                has_shares and filters.DUPLICATES in (self.filters or {})
+                any(corpus.share for corpus in train)
+                and filters.DUPLICATES in (self.filters or {})
             ),
         }
         for message, is_present in conflicts.items():
@@ -189,28 +188,31 @@ class TextOptions(ProblemOptions):
                 raise UsageError(message)
         tags = {"", *(corpus.tag for corpus in train)}
         for split in ("dev", "test"):
-            for corpus in corpora[split]:
-                if corpus.share is not None or corpus.tag not in tags:
+            for corpus in self.corpora[split]:
+                if corpus.share or corpus.tag not in tags:
                     raise UsageError(
                         f"`{split}_pairs` supports tags of `pairs`, but no "
                         f"shares (got {corpus})."
                     )
 
-    def corpora(self, split: str) -> tuple[Corpus, ...]:
-        """Return the corpora of a split, in order; () without files."""
-        prefix = _PREFIXES[split]
-        source, target, pairs = (
-            getattr(self, f"{prefix}{name}")
-            for name in ("source", "target", "pairs")
-        )
-        if bool(source) != bool(target) or (source and pairs):
-            raise UsageError(
-                f"`{prefix}source` and `{prefix}target` require each other "
-                f"and conflict with `{prefix}pairs`."
+    @functools.cached_property
+    def corpora(self) -> dict[str, tuple[Corpus, ...]]:
+        """The corpora by split, in order; () for a split without files."""
+        corpora: dict[str, tuple[Corpus, ...]] = {}
+        for split, prefix in _PREFIXES.items():
+            source, target, pairs = (
+                getattr(self, f"{prefix}{name}")
+                for name in ("source", "target", "pairs")
             )
-        if pairs:
-            return mixture.read_corpora(pairs)
-        return (Corpus((source, target)),) if source else ()
+            if bool(source) != bool(target) or (source and pairs):
+                raise UsageError(
+                    f"`{prefix}source` and `{prefix}target` require each other "
+                    f"and conflict with `{prefix}pairs`."
+                )
+            corpora[split] = (Corpus((source, target)),) if source else ()
+            if pairs:
+                corpora[split] = mixture.read_corpora(pairs)
+        return corpora
 
 
 class TextFiles(Text2TextProblem):
@@ -252,7 +254,7 @@ class TextFiles(Text2TextProblem):
 
     @property
     def source_tags(self) -> tuple[str, ...]:
-        tags = {corpus.tag for corpus in self._corpora["train"]}
+        tags = {corpus.tag for corpus in self.settings.corpora["train"]}
         return tuple(sorted(tags - {""}))
 
     def reverse(self) -> Self:
@@ -266,31 +268,31 @@ class TextFiles(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         self._require_files(raw)
-        if not self._corpora[split]:
+        if not self.settings.corpora[split]:
             return (
                 (add_tag(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
         read = functools.partial(self._corpus_samples, split)
-        has_shares = self._has_shares(split)
-        counts = self._counts if has_shares else itertools.repeat(None)
-        pairs = map(read, self._corpora[split], counts)
+        counts = self._counts if split == "train" else itertools.repeat(None)
+        pairs = map(read, self.settings.corpora[split], counts)
         return itertools.chain.from_iterable(pairs)
 
     def corpus_counts(self) -> list[dict[str, Any]]:
-        if not self._has_shares("train"):
-            return []
-        corpora = zip(self._corpora["train"], self._counts, strict=True)
         return [
             dataclasses.asdict(corpus)
-            | {"files": list(corpus.files), "pairs": pairs, "copies": copies}
-            for corpus, (pairs, copies) in corpora
+            | {"files": list(corpus.files)}
+            | dict(zip(("pairs", "copies"), counts, strict=True))
+            for corpus, counts in zip(
+                self.settings.corpora["train"], self._counts, strict=True
+            )
+            if counts
         ]
 
     def check_sources(self, raw: RawFiles) -> None:
         self._require_files(raw)
         for split in ("dev", "test"):  # train is read next anyway
-            for corpus in self._corpora[split]:
+            for corpus in self.settings.corpora[split]:
                 read_some(self._read(corpus))
 
     def _require_files(self, raw):
@@ -302,12 +304,12 @@ class TextFiles(Text2TextProblem):
                 f"`import_shards=FOLDER` `problem={self.base_name}` "
                 "`vocabulary=FILE`."
             )
-        if not self._corpora["train"]:
+        if not self.settings.corpora["train"]:
             raise UsageError(
                 f"{self.registered_name} requires training files: `source` and "
                 "`target`, or `pairs`."
             )
-        corpora = itertools.chain(*self._corpora.values())
+        corpora = itertools.chain(*self.settings.corpora.values())
         paths = [path for corpus in corpora for path in corpus.files]
         paths += filter(None, [self.settings.vocabulary])
         missing = [path for path in paths if not os.path.isfile(path)]
@@ -342,7 +344,7 @@ class TextFiles(Text2TextProblem):
         return super().expected_vocab_sizes()
 
     def train_encoders(
-        self, raw: RawFiles, data_dir: str | os.PathLike, seed: int
+        self, raw: RawFiles, data_dir: PathLike, seed: int
     ) -> None:
         """Learn the vocabularies, or copy `vocabulary`."""
         path = self.settings.vocabulary
@@ -363,36 +365,6 @@ class TextFiles(Text2TextProblem):
         name = self.vocabulary_files()["inputs"]
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
 
-    def evaluate(
-        self,
-        sources: Sequence[str],
-        references: Sequence[str],
-        outputs: Sequence[str],
-    ) -> dict[str, Any]:
-        """Return the report of `Text2TextProblem`, with tags also `by_tag`."""
-        report = super().evaluate(sources, references, outputs)
-        if not (tags := self.source_tags):
-            return report
-        from t2t_lite.evaluation.bleu import bleu
-
-        groups = collections.defaultdict(list)
-        for source, *texts in zip(sources, outputs, references, strict=True):
-            groups[split_tag(source, tags)[0] or "no tag"].append(texts)
-        by_tag = {}
-        for tag, pairs in sorted(groups.items()):
-            hypotheses, correct = zip(*pairs, strict=True)
-            scores = bleu(hypotheses, correct)
-            by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
-        return report | {"by_tag": by_tag}
-
-    @functools.cached_property
-    def _corpora(self):
-        """The corpora by split; () for a split without files."""
-        return {split: self.settings.corpora(split) for split in self.splits}
-
-    def _has_shares(self, split):
-        return any(c.share is not None for c in self._corpora[split])
-
     def _corpus_samples(self, split, corpus, counts=None):
         """Return the pairs of a corpus in a split with files."""
         pairs = self._read(corpus)
@@ -410,10 +382,8 @@ class TextFiles(Text2TextProblem):
     def _is_usable(self):
         """Return a predicate: does a training pair pass all filters?"""
         drop_reason = filters.make_filter(self.filters, self.source_tags)
-        return lambda source, target: bool(
-            source.strip()
-            and target.strip()
-            and not drop_reason(source, target)
+        return lambda *pair: (
+            all(map(str.strip, pair)) and not drop_reason(*pair)
         )
 
     def _read(self, corpus):
@@ -430,14 +400,13 @@ class TextFiles(Text2TextProblem):
     def _pairs(self, files):
         settings = self.settings
         encoding = Encoding(settings.encoding, settings.max_invalid_ratio)
+        file = files[0]
         if len(files) == 2:
-            source, target = files
-            return read_parallel(source, target, encoding=encoding)
-        (file,) = files
+            return read_parallel(file, files[1], encoding)
         match format_of(file):
             case ".tmx":
                 return read_tmx(
-                    file, settings.source_language, settings.target_language
+                    file, self.source_language, self.target_language
                 )
             case ".tsv":
                 return read_tsv(file, encoding)
@@ -448,20 +417,27 @@ class TextFiles(Text2TextProblem):
     @functools.cached_property
     def _held_out(self):
         """The (source, target, tag) held out of train, by split."""
-        splits = [split for split in self.splits if not self._corpora[split]]
+        splits = [
+            split for split in self.splits if not self.settings.corpora[split]
+        ]
         if not splits:
             return {}
         pairs = (
             (*pair, corpus.tag)
-            for corpus in self._corpora["train"]
+            for corpus in self.settings.corpora["train"]
             for pair in self._read(corpus)
         )
         return choose_held_out(pairs, splits, self.settings.holdout)
 
     @functools.cached_property
     def _counts(self):
-        """The (usable pairs, pairs with copies) of each training corpus."""
-        corpora, is_usable = self._corpora["train"], self._is_usable()
+        """The (usable pairs, pairs with copies) of each training corpus.
+
+        Without shares they are None.
+        """
+        corpora, is_usable = self.settings.corpora["train"], self._is_usable()
+        if not any(corpus.share for corpus in corpora):
+            return [None] * len(corpora)
         counts = [
             sum(itertools.starmap(is_usable, self._corpus_samples("train", c)))
             for c in corpora

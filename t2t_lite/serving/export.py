@@ -192,6 +192,8 @@ def _describe(
             "extra_decode_length": translator.extra_decode_length,
         },
         "max_length": translator.max_length,
-        "form": translator.constraint.kind if translator.constraint else None,
+        "form": translator.constraint.output_format
+        if translator.constraint
+        else None,
         "signatures": list(signatures),
     }

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean, format_error
+from t2t_lite.files import PathLike
 
 PAD_ID = 0
 EOS_ID = 1
@@ -27,35 +28,25 @@ class Tokenizer(tf.Module):
 
     A subclass defines `encode_tf`, `decode_tf` and `_pieces`. An exported model
     contains its tokenizers and does not need the vocabulary files.
-
-    Attributes:
-      path: the path of the vocabulary file.
-      sha256: the sha256 of the file's content, in hex.
-      vocab_size: the number of ids, PAD_ID and EOS_ID included.
-      unknown_id: the id of text that the vocabulary cannot encode; None if it
-        can encode every text.
     """
 
-    path: pathlib.Path
-    sha256: str
-    vocab_size: int
+    path: pathlib.Path  # of the vocabulary file
+    sha256: str  # of the file's content, in hex
+    vocab_size: int  # number of ids, PAD_ID and EOS_ID included
+    # Id of text that the vocabulary cannot encode; None if there is no such.
     unknown_id: int | None = None
     _pieces: Sequence[str]  # by id
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__()
         self.path = pathlib.Path(path)
         self._content = read_vocabulary(path)
         self.sha256 = hashlib.sha256(self._content).hexdigest()
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Return the ids of each text, without EOS.
+        """Return the ids of texts [B], ragged int32, without PAD_ID and EOS_ID.
 
-        Args:
-          text: tf.string [B]; U+FFFD replaces invalid UTF-8 first.
-
-        Returns:
-          ragged int32 [B, None] without PAD_ID and EOS_ID.
+        U+FFFD replaces invalid UTF-8 first.
         """
         raise NotImplementedError
 
@@ -72,13 +63,8 @@ class Tokenizer(tf.Module):
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row up to its first EOS, without padding.
 
-        The text is valid UTF-8 for any ids.
-
-        Args:
-          ids: int32 [N, T], dense or ragged.
-
-        Returns:
-          tf.string [N].
+        The ids are int32 [N, T], dense or ragged. The texts, tf.string [N], are
+        valid UTF-8 for any ids.
         """
         raise NotImplementedError
 
@@ -108,19 +94,15 @@ class Tokenizer(tf.Module):
         return [self._pieces[i] if i < size else "" for i in ids]
 
     def pieces_to_ids(self, pieces: Sequence[str]) -> list[int]:
-        """Return the id of each piece.
-
-        Raises:
-          UsageError: a piece is not in the vocabulary.
-        """
-        known = {piece: index for index, piece in enumerate(self._pieces)}
+        """Return the id of each piece; raise UsageError for an unknown one."""
+        ids = {piece: index for index, piece in enumerate(self._pieces)}
         for piece in pieces:
-            if piece not in known:
+            if piece not in ids:
                 raise UsageError(
                     f"The vocabulary {self.path} lacks the piece {piece!r}."
-                    f"{did_you_mean(piece, known)}"
+                    f"{did_you_mean(piece, ids)}"
                 )
-        return [known[piece] for piece in pieces]
+        return [ids[piece] for piece in pieces]
 
     def words_of_text(self, text: str) -> list[range]:
         """Return the indices of the words that each piece of a text covers.
@@ -173,7 +155,7 @@ def to_valid_utf8(text: str | bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def read_vocabulary(path: str | os.PathLike) -> bytes:
+def read_vocabulary(path: PathLike) -> bytes:
     """Return the bytes of a vocabulary file; raise T2TLiteError if missing."""
     try:
         return pathlib.Path(path).read_bytes()
@@ -185,7 +167,7 @@ def read_vocabulary(path: str | os.PathLike) -> bytes:
         ) from error
 
 
-def write_vocabulary(path: str | os.PathLike, content: bytes) -> None:
+def write_vocabulary(path: PathLike, content: bytes) -> None:
     """Write a vocabulary file atomically."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -221,14 +203,11 @@ def dedupe_pieces(
 
 
 def words_of_prefixes(prefixes: Sequence[str]) -> list[range]:
-    """Return the indices of the words of each piece, given texts of prefixes.
+    """Return the indices of the words of each piece.
 
-    Example: "Two", "Two m", "Two men" -> 0, 1, 1.
-
-    Args:
-      prefixes: the texts of the first n pieces, for n = 1, 2, ... up to all. A
-        prefix may end in other text while a character is incomplete; all pieces
-        of a character get the words of its last piece.
+    Example: "Two", "Two m", "Two men" -> 0, 1, 1. Prefix n is the text of the
+    first n pieces. It may end in other text while a character is incomplete;
+    all pieces of a character get the words of its last piece.
     """
     text = prefixes[-1] if prefixes else ""
     spans = [found.span() for found in re.finditer(r"\S+", text)]

@@ -1,12 +1,12 @@
 """A closed vocabulary of whole tokens, separated by white space."""
 
-import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     UNK_ID,
     Tokenizer,
@@ -23,15 +23,14 @@ class ClosedVocabulary(Tokenizer):
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
 
-    Args:
-      path: a UTF-8 file from `write` with one token per line: line i is the
-        token of id i, and the first three are SPECIAL_TOKENS.
+    Line i of the UTF-8 file is the token of id i; the first three are
+    SPECIAL_TOKENS.
 
     Raises:
       T2TLiteError: the file is missing, damaged or has other special tokens.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
         tokens = vocab_lines(self._content)
         is_list = tuple(tokens[:3]) == SPECIAL_TOKENS
@@ -63,11 +62,9 @@ class ClosedVocabulary(Tokenizer):
         return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        """Return the ids of each text, int32, without EOS.
+        """Return the ids of texts; raise T2TLiteError for an unknown token.
 
-        Raises:
-          T2TLiteError: a token is not in the vocabulary, because training data
-            must be exact.
+        Training data must be exact.
         """
         rows = super().encode(texts)
         for text, ids in zip(texts, rows, strict=True):
@@ -81,9 +78,7 @@ class ClosedVocabulary(Tokenizer):
         return rows
 
     @classmethod
-    def write(
-        cls, tokens: Iterable[str], path: str | os.PathLike
-    ) -> "ClosedVocabulary":
+    def write(cls, tokens: Iterable[str], path: PathLike) -> "ClosedVocabulary":
         """Write a vocabulary of tokens without white space, in order."""
         lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
         write_vocabulary(path, lines.encode())

@@ -4,7 +4,6 @@ import array
 import collections
 import io
 import itertools
-import os
 import pathlib
 import random
 import re
@@ -18,6 +17,7 @@ import tensorflow_text as tf_text
 from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
@@ -60,14 +60,11 @@ class SentencePieceTokenizer(Tokenizer):
 
     Example: "Two  men." -> [437, 3, 512, 290] -> "Two  men."
 
-    Args:
-      path: a model file.
-
     Raises:
       T2TLiteError: the file is missing or damaged.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
         try:
             self._model, has_bytes = _remap_special_ids(self._content)
@@ -112,21 +109,15 @@ class SentencePieceTokenizer(Tokenizer):
         cls,
         lines: Iterable[str],
         vocab_size: int,
-        path: str | os.PathLike,
+        path: PathLike,
         seed: int = 0,
         tags: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
         """Learn a vocabulary and write it to `path`.
 
         The same arguments give the same file. A corpus with more lines than
-        MAX_VOCABULARY_LINES is sampled at random.
-
-        Args:
-          lines: the texts, streamed.
-          vocab_size: the number of pieces with 3 special ones and 256 bytes.
-          path: the path of the model file.
-          seed: the seed of the sample.
-          tags: texts that become one piece each, at any position.
+        MAX_VOCABULARY_LINES is sampled at random, by `seed`. The size includes
+        3 special pieces and 256 bytes. Each of `tags` becomes one piece.
 
         Raises:
           T2TLiteError: there is no text, or `vocab_size` is too large or too

@@ -7,7 +7,6 @@ the last step: without a suffix indicator it matches the longest piece first.
 """
 
 import functools
-import os
 import sys
 import unicodedata
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     EOS_ID,
     PAD_ID,
@@ -48,21 +48,16 @@ class T2TSubwordTokenizer(Tokenizer):
     Example, where "men_" and "Two_" are pieces but "." is not: "Two  men." ->
     the pieces "Two_", " ", " ", "_", "men_", "\", "4", "6", ";", "_".
 
-    Args:
-      path: a file with one piece per line, quoted or not, starting with
-        `<pad>_` and `<EOS>_`.
-
     Raises:
       T2TLiteError: the file is missing or is not a subword file with all
         characters of escapes.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
-        pieces = parse_subwords(vocab_lines(self._content))
+        self._pieces = pieces = parse_subwords(vocab_lines(self._content))
         self.vocab_size = len(pieces)
         self._texts = tf.constant(pieces)
-        self._pieces = pieces
         alphabet = {*_ESCAPE_CHARACTERS}.union(*pieces)
         if lacking := sorted({*_ESCAPE_CHARACTERS} - set(pieces)):
             raise T2TLiteError(
@@ -121,7 +116,7 @@ class T2TSubwordTokenizer(Tokenizer):
         return tf.strings.reduce_join(words, axis=-1)
 
     def _is_alphanumeric(self, codes):
-        """Return whether each int32 code point is a letter or a digit."""
+        """Return True for each int32 code point that is a letter or a digit."""
         return tf.searchsorted(self._bounds, codes, side="right") % 2 == 1
 
     def _words(self, text):
@@ -132,7 +127,7 @@ class T2TSubwordTokenizer(Tokenizer):
         characters = tf.strings.unicode_decode(text, "UTF-8")
         codes, rows = characters.flat_values, characters.value_rowids()
         alphanumeric = self._is_alphanumeric(codes)  # [C]
-        follows = rows[1:] == rows[:-1]  # [C - 1], whether in the same text
+        follows = rows[1:] == rows[:-1]  # [C - 1], True if in the same text
         changes = ~follows | (alphanumeric[1:] != alphanumeric[:-1])
         starts = tf.concat([[True], changes], axis=0)[: tf.size(codes)]
         # A single space between two words is dropped.
@@ -199,12 +194,9 @@ def _make_matcher(pieces):
 @functools.cache
 def _alphanumeric_bounds():
     """Return the code points at which ranges of letters and digits change."""
-    bounds, inside = [], False
-    for code in range(sys.maxunicode + 1):
-        if (unicodedata.category(chr(code))[0] in "LN") != inside:
-            bounds.append(code)
-            inside = not inside
-    return np.array(bounds)
+    characters = map(chr, range(sys.maxunicode + 1))
+    inside = [unicodedata.category(c)[0] in "LN" for c in characters]
+    return np.flatnonzero(np.diff(inside, prepend=False))
 
 
 def _unescape(words):

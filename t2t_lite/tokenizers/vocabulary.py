@@ -1,8 +1,7 @@
 """Open a vocabulary file; its content determines the type."""
 
-import os
-
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import Tokenizer, read_vocabulary, vocab_lines
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS, ClosedVocabulary
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -10,8 +9,8 @@ from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer, parse_subwords
 from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
 
 
-def open_vocabulary(path: str | os.PathLike) -> Tokenizer:
-    """Return the tokenizer of a vocabulary file; its name does not matter.
+def open_vocabulary(path: PathLike) -> Tokenizer:
+    """Return the tokenizer of a vocabulary file, whatever its name.
 
     Raises:
       T2TLiteError: the file is missing, damaged or not a vocabulary.

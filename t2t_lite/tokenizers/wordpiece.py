@@ -1,11 +1,11 @@
 """BERT's WordPiece vocabularies with KerasHub's tokenizer."""
 
-import os
 import re
 import unicodedata
 
 import tensorflow as tf
 
+from t2t_lite.files import PathLike
 from t2t_lite.tokenizers import base
 
 
@@ -18,7 +18,7 @@ class WordPieceVocabulary(base.Tokenizer):
     of equal lines counts.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: PathLike):
         super().__init__(path)
         pieces = base.vocab_lines(self._content)
         from keras_hub.tokenizers import WordPieceTokenizer  # takes seconds

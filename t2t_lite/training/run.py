@@ -127,7 +127,7 @@ class RunData:
             **self._sizes,
             **self._order,
         )
-        return self._with_shard_errors(dataset, "train")
+        return self._with_shard_errors(dataset)
 
     def batches(self, split: str) -> Iterator[dict[str, Any]]:
         """Yield the examples of a split within `max_length`, in batches."""
@@ -137,7 +137,7 @@ class RunData:
             self._eval_batches[split] = pipeline.eval_batches(
                 self.folder, self._problem, self.manifest, split, **self._sizes
             )
-        return self._with_shard_errors(self._eval_batches[split], split)
+        return self._with_shard_errors(self._eval_batches[split])
 
     def texts(
         self, split: str, lines: int | None = None
@@ -146,7 +146,7 @@ class RunData:
         pairs = pipeline.read_pairs(
             self.folder, self._problem, self.manifest, split
         )
-        pairs = itertools.islice(self._with_shard_errors(pairs, split), lines)
+        pairs = itertools.islice(self._with_shard_errors(pairs), lines)
         sources, targets = zip(*pairs, strict=True)
         return (
             self._encoders["inputs"].decode(sources),
@@ -168,13 +168,9 @@ class RunData:
             train.target_tokens / train.examples,
         )
 
-    def _with_shard_errors(
-        self, dataset: Iterable[Any], split: str
-    ) -> Iterator[Any]:
+    def _with_shard_errors(self, dataset: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of a dataset; a read error names the shard."""
-        with pipeline.read_errors(
-            self.folder, self._problem, self.manifest, split
-        ):
+        with pipeline.read_errors(self.folder, self._problem, self.manifest):
             yield from dataset
 
 

@@ -70,7 +70,7 @@ def test_odd_lines_come_back_beside_their_translations(make, tmp_path):
     record = manifest.splits["dev"]
     assert record.damaged == {"NUL": 1, "invalid UTF-8": 2}
     assert record.dropped == {"empty source": 2}
-    assert record.longest > 2_000_000
+    assert record.max_length > 2_000_000
     encoder = problem.load_encoders(tmp_path / "data")["inputs"]
     pairs = read_pairs(tmp_path / "data", problem, manifest, "dev")
     found = [tuple(encoder.decode(pair)) for pair in pairs]

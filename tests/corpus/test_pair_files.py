@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import reprlib
 
 import pytest
 
@@ -82,23 +83,24 @@ def test_what_is_no_character_becomes_a_replacement(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "got"),
+    "line",
     [
-        ("[1]", "[1]"),
-        ("7", "7"),
-        ("", "'invalid JSON'"),
-        ('{"source": "a"', "'invalid JSON'"),
-        ("[" * 100_000, "'invalid JSON'"),
-        ('{"source": "a"}', "{'source': 'a'}"),
-        ("{}", "{}"),
-        ('{"source": 1, "target": ""}', "{'source': 1, 'target': ''}"),
-        ('{"source": "", "target": null}', "{'source': '', 'target': None}"),
+        "[1]",
+        "7",
+        "",
+        '{"source": "a"',
+        "[" * 100_000,
+        '{"source": "a"}',
+        "{}",
+        '{"source": 1, "target": ""}',
+        '{"source": "", "target": null}',
     ],
 )
-def test_a_bad_json_line_is_named(tmp_path, line, got):
+def test_a_bad_json_line_is_named(tmp_path, line):
     good = '{"source": "a", "target": "A"}\n'
     path = write(tmp_path / "a.jsonl", f"{good}{good}{line}\n{good}")
     with pytest.raises(T2TLiteError) as error:
         list(read_json_lines(path))
-    assert f"got {got} in {path}, line 3" in str(error.value)
+    shown = reprlib.repr(line)
+    assert f"got {shown} in {path}, line 3" in str(error.value)
     assert "\n" not in str(error.value)

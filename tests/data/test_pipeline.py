@@ -366,7 +366,7 @@ def test_damaged_shard_is_named_by_who_reads_it(tmp_path, how):
     damage(bad, how)
     dataset = training_batches((tmp_path, manifest))
     with pytest.raises(T2TLiteError, match=f"{bad.name} is (damaged|missing)"):
-        with pipeline.read_errors(tmp_path, Numbered(), manifest, "train"):
+        with pipeline.read_errors(tmp_path, Numbered(), manifest):
             taken(dataset, 40)
 
 
@@ -375,7 +375,7 @@ def test_unreadable_data_without_damage_still_says_where(tmp_path):
     with pytest.raises(
         T2TLiteError, match=f"Cannot read the data in {tmp_path}"
     ):
-        with pipeline.read_errors(tmp_path, Numbered(), manifest, "train"):
+        with pipeline.read_errors(tmp_path, Numbered(), manifest):
             raise tf.errors.DataLossError(None, None, "corrupted record at 0")
 
 

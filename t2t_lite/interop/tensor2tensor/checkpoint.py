@@ -52,8 +52,7 @@ _SLOTS = ("Adam", "Adam_1")  # moving averages of gradients and their squares
 class Checkpoint:
     """The variables of a checkpoint, by our names without the model's name.
 
-    Args:
-      path: prefix of the checkpoint's files, such as `FOLDER/model.ckpt-1000`.
+    The path is the prefix of its files, such as `FOLDER/model.ckpt-1000`.
 
     Raises:
       T2TLiteError: the checkpoint is damaged.
@@ -75,18 +74,15 @@ class Checkpoint:
                     ours = re.sub(pattern, replacement, ours)
                 self._shards.setdefault(ours, []).append(name)
 
-    def choose_space(self, given: int | None) -> tuple[int, str]:
+    def choose_space(self, target_space: int | None) -> tuple[int, str]:
         """Return the target space to use, and a message about the choice.
 
         Adam's slots identify the trained space: all others are 0.
-
-        Raises:
-          UsageError: the given target space is out of range.
         """
-        if given is not None and not 0 <= given < _NUM_SPACES:
+        if target_space is not None and not 0 <= target_space < _NUM_SPACES:
             raise UsageError(
                 f"target_space must be from 0 to {_NUM_SPACES - 1} (got "
-                f"{given})."
+                f"{target_space})."
             )
         trained = None
         name = f"training/{_TARGET_SPACES}/{_SLOTS[1]}"
@@ -94,22 +90,18 @@ class Checkpoint:
             (rows,) = np.nonzero(np.any(self._read(name), axis=1))
             trained = int(rows[0]) if len(rows) == 1 else None
         if trained is None:
-            return given or 0, f"target space {given or 0}"
-        if given not in (None, trained):
-            return given, (
-                f"warning: target space {given} is untrained; Adam updated "
-                f"only target space {trained}"
+            return target_space or 0, f"target space {target_space or 0}"
+        if target_space not in (None, trained):
+            return target_space, (
+                f"warning: target space {target_space} is untrained; Adam "
+                f"updated only target space {trained}"
             )
         return trained, f"target space {trained}, which is the trained one"
 
     def weights(
         self, space: int, shapes: Mapping[str, Sequence[int]]
     ) -> dict[str, np.ndarray]:
-        """Read the weights in float32.
-
-        Args:
-          space: row of the target space table.
-          shapes: expected shapes by name.
+        """Read the weights in float32, with row `space` of the target spaces.
 
         Raises:
           T2TLiteError: names or shapes differ from `shapes`.

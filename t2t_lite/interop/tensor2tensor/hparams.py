@@ -130,11 +130,9 @@ class TrainDir(NamedTuple):
 
 
 def read_train_dir(path: pathlib.Path) -> TrainDir:
-    """Find the checkpoint in a trainer's folder and read the flags.
+    """Find the newest checkpoint in a trainer's folder and read the flags.
 
-    Args:
-      path: a folder, whose newest checkpoint is used, or a checkpoint, such as
-        `FOLDER/model.ckpt-250000`.
+    The path may also be a checkpoint, such as `FOLDER/model.ckpt-250000`.
 
     Raises:
       UsageError: the path contains no checkpoint.
@@ -161,12 +159,7 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
 
 
 def read_values(path: pathlib.Path) -> dict[str, Any]:
-    """Read an `hparams.json` file, and check the types of known values.
-
-    Raises:
-      UsageError: the file does not exist.
-      T2TLiteError: the file is damaged.
-    """
+    """Read an `hparams.json` file, and check the types of known values."""
     if not path.is_file():
         raise UsageError(
             f"{path} is missing: specify `t2t_hparams=FILE`, or one of "
@@ -194,12 +187,9 @@ def hparams_of(
 ) -> HParams:
     """Convert tensor2tensor's hparams to the same model and updates.
 
-    Args:
-      values: tensor2tensor's hparams by name; the default is the value of
-        `transformer_base_v1`.
-      flags: flags of tensor2tensor's trainer: `problem`, `worker_gpu`,
-        `train_steps`, `decode_hparams`.
-      weights_only: convert only the hparams of the model.
+    Missing values are those of `transformer_base_v1`. The flags of the trainer
+    `problem`, `worker_gpu`, `train_steps` and `decode_hparams` count, too. With
+    `weights_only` only the hparams of the model are converted.
 
     Raises:
       UsageError: a value is not supported.
@@ -218,8 +208,8 @@ def hparams_of(
     converted |= _convert_model(values)
     if weights_only:
         names = {field.name for field in dataclasses.fields(ModelHParams)}
-        names &= converted.keys()
-        converted = {name: converted[name] for name in (*names, "precision")}
+        names.add("precision")
+        converted = {k: v for k, v in converted.items() if k in names}
     else:
         _check_supported(values, _TRAINING_VALUES, _WEIGHTS_ONLY)
         gpus = max(1, int(flags.get("worker_gpu") or 1))
@@ -244,7 +234,7 @@ def hparams_of(
 def _check_supported(
     values: Mapping[str, Any],
     supported: Mapping[str, Collection[Any]],
-    remedy: str = "",
+    fix: str = "",
 ) -> None:
     """Raise UsageError if a value is not supported."""
     for name, known in supported.items():
@@ -252,7 +242,7 @@ def _check_supported(
             raise UsageError(
                 f"tensor2tensor's {name} must be "
                 f"{' or '.join(map(repr, known))} (got {values[name]!r})."
-                f"{remedy}"
+                f"{fix}"
             )
 
 

@@ -56,16 +56,13 @@ def import_run(
       train_dir: the checkpoint.
       hparams: hparams of the checkpoint, from `hparams.hparams_of`.
       vocabulary: the shared vocabulary file, or source and target vocabulary.
-      output_dir: folder of the run; must be missing or empty.
+      output_dir: new or empty folder of the run.
       problem: problem of the checkpoint, in the same direction.
       seed: random seed of later training.
-      target_space: row of the target space table, 0 to 31; None: the trained
-        row, or 0 if the optimizer's state is missing.
+      target_space: see `Checkpoint.choose_space`.
       weights_only: import the weights without the optimizer's state.
-      verify: an `.npz` file with `inputs`, `targets` and `logits` of the
-        original model; see `_compare_logits`.
-      data_dir: data folder for later training; None: the first training run
-        chooses it.
+      verify: see `_compare_logits`.
+      data_dir: data folder for later training, if known.
       usr_dir: folder with the code of the problem.
 
     Returns:
@@ -75,7 +72,10 @@ def import_run(
       UsageError: `vocabulary` or `output_dir` is invalid.
       T2TLiteError: a file is damaged, or the logits differ.
     """
-    _require_empty(output_dir)
+    if output_dir.exists() and any(output_dir.iterdir()):
+        raise UsageError(
+            f"output_dir must be a new or empty folder (got {output_dir})."
+        )
     encoders = _open_vocabularies(problem, vocabulary)
     if len({each.vocab_size for each in encoders.values()}) > 1:
         # tensor2tensor ignores the hparam if the sizes differ.
@@ -114,13 +114,6 @@ def import_run(
     state = {"step": step, "position": [0, 0, 0], "seed": seed}
     _write_run(output_dir, config, vocabulary, tensors, state)
     return run, messages
-
-
-def _require_empty(folder):
-    if folder.exists() and any(folder.iterdir()):
-        raise UsageError(
-            f"output_dir must be a new or empty folder (got {folder})."
-        )
 
 
 def _write_run(output_dir, config, vocabulary, tensors, state):

@@ -32,10 +32,7 @@ def import_shards(
 ) -> Manifest:
     """Check the shards `NAME-train-*`, ... of a problem; write their manifest.
 
-    Args:
-      folder: folder of the shards, to which the vocabulary is copied.
-      problem: problem of the shards.
-      vocabulary: the shared vocabulary file, or source and target.
+    The vocabulary, a shared file or source and target, is copied to the folder.
 
     Raises:
       T2TLiteError: shards or vocabulary are missing or damaged, or t2t-lite
