@@ -29,18 +29,9 @@ def attention_weights(
 def source_attention(
     model: Transformer, features: Features, layer: int
 ) -> Tensor:
-    """Return the mean attention of one layer's heads to the source.
+    """Return the mean over the heads of one decoder layer's `cross`, [B, T, S].
 
-    Call it in a graph, which prunes the unused layers.
-
-    Args:
-      model: a built model.
-      features: `inputs` and `targets` of a call, one pair per row.
-      layer: the number of the decoder layer, from 1.
-
-    Returns:
-      float32 [B, T, S]; row t belongs to the position that predicts
-      `targets[:, t]` and sums to 1.
+    Layers count from 1. Call it in a graph, which prunes the unused layers.
     """
     weights = _weights_by_layer(model, features)["cross"]
     return ops.mean(weights[layer - 1], axis=1)
