@@ -54,7 +54,7 @@ class DamagedError(T2TLiteError):
     """A checkpoint, or the file of the best checkpoints, is damaged."""
 
     def __init__(self, path: pathlib.Path, error: Exception):
-        self.reason = f"{path} is damaged ({short(error)})."
+        self.reason = f"{path} is damaged ({first_line(error)})."
         super().__init__(
             f"{self.reason} Restore a backup, or remove it to continue without "
             "it."
@@ -81,11 +81,11 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_ema(self) -> bool:
-        """Whether this is the moving average inside a checkpoint."""
+        """Return True for the moving average inside a checkpoint."""
         return self.path.name == EMA
 
     @property
-    def decoded(self) -> "Checkpoint":
+    def for_inference(self) -> "Checkpoint":
         """The moving average if the checkpoint has one, else the checkpoint."""
         average = self._replace(path=self.path / EMA)
         return average if average.path.is_dir() else self
@@ -145,8 +145,8 @@ def save(
 ) -> Checkpoint:
     """Save variables, tensors or arrays by name, atomically.
 
-    `state` is JSON-serializable and has the `step`. `averaged` is the number of
-    averaged checkpoints, `ema` the moving average, with the same names.
+    The JSON-serializable `state` has the `step`; `averaged` is the number of
+    averaged checkpoints, and `ema` the moving average, with the same names.
 
     Raises:
       SaveError: the checkpoint cannot be written; older checkpoints are intact.
@@ -198,11 +198,7 @@ def save_errors(path: pathlib.Path) -> Iterator[None]:
 
 
 class Reader:
-    """The tensors of a checkpoint by name, with their `shapes`.
-
-    Raises:
-      T2TLiteError: the checkpoint is damaged.
-    """
+    """The tensors of a checkpoint by name, with their `shapes`."""
 
     def __init__(self, path: _Path):
         self._path = pathlib.Path(path)
@@ -242,9 +238,7 @@ class Reader:
 def restore(
     path: _Path, variables: Mapping[str, tf.Variable]
 ) -> dict[str, Any]:
-    """Set variables to the values in a checkpoint, and return its state.
-
-    Only the tensors named in `variables` are read.
+    """Set variables to their values in a checkpoint, and return its state.
 
     Raises:
       T2TLiteError: the checkpoint is damaged, or has other names or shapes.
@@ -279,7 +273,7 @@ def _damage_errors(path):
         raise DamagedError(path, error) from error
 
 
-def short(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of an error about a file."""
     if isinstance(error, (ValueError, IndexError)):
         return str(error).splitlines()[0].rstrip(".")
@@ -330,12 +324,11 @@ def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
         {n: s for n, s in reader.shapes.items() if n.startswith(MODEL_PREFIX)}
         for reader in readers
     ]
-    for source, other in zip(sources[1:], others, strict=True):
-        if other != first:
-            raise T2TLiteError(
-                f"Cannot average {source.path} and {sources[0].path}, because "
-                "they belong to different models."
-            )
+    if any(other != first for other in others):
+        raise T2TLiteError(
+            f"Cannot average {' and '.join(str(each.path) for each in sources)}"
+            ", because they belong to different models."
+        )
     means = {name: _mean(name, readers) for name in first}
     steps = [source.step for source in sources]
     state = {"step": steps[-1], "averaged_steps": steps}
@@ -370,15 +363,17 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
         found = [each for each in steps if each.step == int(which)]
     elif which == "best":
         best = [mark["step"] for mark in read_marks(directory)[:1]]
-        found = [each.decoded for each in steps if each.step in best]
+        found = [each.for_inference for each in steps if each.step in best]
     elif which == "average":
         found = averages
     elif which == "latest":
         found = steps
     elif which == "ema":
-        found = [each.decoded for each in steps if each.decoded.is_ema]
+        found = [
+            each.for_inference for each in steps if each.for_inference.is_ema
+        ]
     elif which == "default":
-        found = [each.decoded for each in steps]
+        found = [each.for_inference for each in steps]
         if averages and (not steps or averages[-1].step == steps[-1].step):
             found = averages
     else:

@@ -135,13 +135,7 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
 
 
 def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Write a PNG with a chart for each value in `metrics.jsonl`, by step.
-
-    The file is written atomically.
-
-    Raises:
-      T2TLiteError: matplotlib is not installed, or the runs have no records.
-    """
+    """Write a PNG with a chart for each value in `metrics.jsonl`, by step."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -165,8 +159,7 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
     colors = [
-        axes[0].plot([], [], color=f"C{index}")[0]
-        for index in range(len(folders))
+        axes[0].plot([], [], color=f"C{i}")[0] for i in range(len(folders))
     ]
     # matplotlib reads text between dollar signs as a formula.
     names = [folder.name.replace("$", r"\$") for folder in folders]

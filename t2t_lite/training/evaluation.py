@@ -23,12 +23,8 @@ class DevEvaluation:
 
     The workers split the data: `evaluate_shard` evaluates the shard of the
     worker `index`, and `scores` combines all shards. `check` is called after
-    each batch of the loss and each sentence.
-
-    Attributes:
-      metric: the name of the score, such as `dev_bleu`.
-      samples: translations of the last evaluation, always of the same lines,
-        shortest first.
+    each batch of the loss and each sentence. `metric` is the name of the score,
+    such as `dev_bleu`, and `samples` has translations of the last evaluation.
     """
 
     def __init__(

@@ -1,53 +1,178 @@
-"""The training loop: updates, evaluation, checkpoints, early stopping."""
+"""Training: setup, updates, evaluation, checkpoints, early stopping."""
 
+import contextlib
 import dataclasses
 import math
 import pathlib
 import random
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from t2t_lite import files
+from t2t_lite.corpus.download import RawFiles
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import log
-from t2t_lite.training import checkpoints, distribute
-from t2t_lite.training.devices import device_name
+from t2t_lite.training import checkpoints, distribute, memory
+from t2t_lite.training.config import CONFIG, versions
 from t2t_lite.training.evaluation import DevEvaluation
 from t2t_lite.training.logging import Meter, Totals, TrainingLog
-from t2t_lite.training.memory import try_largest_batch
-from t2t_lite.training.model_card import write_card
+from t2t_lite.training.model_card import provenance_of, write_card
 from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import Job
 from t2t_lite.training.run import Run
 from t2t_lite.training.schedules import last_step
-from t2t_lite.training.signals import Decision, Requests, StopRequested
+from t2t_lite.training.signals import (
+    Decision,
+    Requests,
+    StopRequested,
+    run_lock,
+)
 from t2t_lite.training.update import Updater
-from t2t_lite.training.warm_start import load_initial_weights
+from t2t_lite.training.warm_start import check_warm_start, load_initial_weights
 
 T = TypeVar("T")
 
 MAX_CONSECUTIVE_SKIPS = 10
+_FILE_TIMEOUT = 30.0  # seconds until a network file system shows a new file
+# Options that may differ between workers.
+_LOCAL_OPTIONS = (
+    *("usr_dir", "data_dir", "raw_dir", "tfds_dir", "problem_options"),
+    *("workers", "worker", "cluster_timeout", "sustained_tflops", "verbose"),
+)
 
 
-def train(
+def train(job: Job) -> Run:
+    """Generate missing data, create or open the run of a job, and train it.
+
+    All workers call this function; only the chief writes files. For errors see
+    `train_run`.
+    """
+    options = job.options
+    strategy = distribute.make_strategy(options, job.hparams)
+    is_chief = distribute.workers_of(strategy)[1] == 0
+    with distribute.worker_errors(strategy), contextlib.ExitStack() as stack:
+        fix = "Start the same command on all workers."
+        distribute.require_equal(strategy, _shared_settings(job), fix)
+        manifest = _make_generator(job).run()
+        fix = "Use the same data on all workers."
+        distribute.require_equal(strategy, {"data": manifest.digest}, fix)
+        if is_chief:
+            # Lock the run before its config is compared.
+            stack.enter_context(run_lock(job.output_dir))
+            run = _create_run(job, manifest)
+            log(f"Training {job.problem.name} in {run.output_dir}.")
+            run.update_config(conditions=provenance_of(run, options))
+        distribute.exchange(strategy, "run")  # wait for the chief
+        if not is_chief:
+            deadline = time.monotonic() + _FILE_TIMEOUT
+            while not (job.output_dir / CONFIG).exists():
+                if time.monotonic() > deadline:
+                    raise T2TLiteError(
+                        "output_dir must be a folder that all workers share; "
+                        f"{job.output_dir} lacks the chief's files."
+                    )
+                time.sleep(0.5)
+            run = _create_run(job, manifest, dry_run=True)
+        train_run(run, options, strategy)
+        # Wait for all workers, and share the training cost.
+        run.config = distribute.exchange(strategy, run.config)[0]
+    return run
+
+
+def dry_run(job: Job) -> str:
+    """Check data and model, measure one pass, and return a report."""
+    options, problem = job.options, job.problem
+    # Call it before anything runs on the devices.
+    distribute.choose_strategy(options.replicas, job.hparams)
+    generator = _make_generator(job)  # checks the options of the data
+    if _has_data(job):
+        run = _create_run(job, generator.run(), dry_run=True)
+        sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
+    else:
+        sizes = problem.swap_if_reversed(*problem.expected_vocab_sizes())
+        lines = [
+            f"missing: {job.data_dir} has no data of {problem.name} yet; the "
+            "same command without `dry_run`, or t2t-lite-datagen, generates it",
+            "its corpus is there",
+        ]
+        try:
+            problem.check_sources(
+                RawFiles(
+                    problem.files, options.raw_dir, tfds_dir=options.tfds_dir
+                )
+            )
+        except T2TLiteError as error:
+            lines[1] = str(error)
+    seed_everything(options.seed)
+    return "\n".join(
+        [*lines, memory.measure_update(job.hparams, sizes, options)]
+    )
+
+
+def _shared_settings(job: Job) -> dict[str, Any]:
+    """Return the settings that must be equal on all workers."""
+    options = dataclasses.asdict(job.options)
+    return {
+        **versions(),
+        "problem": job.problem.name,
+        "problem definition": job.problem.fingerprint(),
+        **job.hparams.to_dict(),
+        **{
+            f"--{name}": str(value)
+            for name, value in options.items()
+            if name not in _LOCAL_OPTIONS
+        },
+    }
+
+
+def _has_data(job: Job) -> bool:
+    return Manifest.path(job.data_dir, job.problem).exists()
+
+
+def _make_generator(job: Job) -> DataGenerator:
+    seed, options = None, job.options
+    if job.config and not _has_data(job):  # generate the same data again
+        seed = job.config["data"].get("seed")
+    return DataGenerator(
+        job.problem, job.data_dir, options.raw_dir, options.tfds_dir, seed
+    )
+
+
+def _create_run(job: Job, manifest: Manifest, dry_run: bool = False) -> Run:
+    problem, hparams, options = job.problem, job.hparams, job.options
+    return Run.create(
+        job.output_dir,
+        problem=problem,
+        hparams=hparams,
+        seed=options.seed,
+        data_dir=job.data_dir,
+        manifest=manifest,
+        usr_dir=options.usr_dir,
+        hparams_set=job.hparams_set,
+        facts=check_warm_start(
+            options, problem, hparams, job.data_dir, job.config
+        ),
+        dry_run=dry_run,
+    )
+
+
+def train_run(
     run: Run,
     options: TrainingOptions,
     strategy: tf.distribute.Strategy | None = None,
 ) -> None:
     """Train a run to its last update, from its newest checkpoint.
 
-    All workers of a strategy call this function; only the chief writes files.
-    The caller holds the lock of the run's folder, see `signals.run_lock`.
-
-    Args:
-      run: the run, which receives checkpoints, metrics, the model card and the
-        training cost.
-      options: training options; they may change between calls.
-      strategy: the distribution strategy; None creates it from the options.
+    The caller holds the lock of the run's folder, see `signals.run_lock`. The
+    options may change between calls; without a strategy they determine it.
 
     Raises:
       Interrupted: a signal arrived or the time limit is reached; the run is
@@ -58,7 +183,9 @@ def train(
     is_chief = distribute.workers_of(strategy)[1] == 0
     try:
         with Requests(options) as requests:
-            prepare(run.seed, options.deterministic, options.check_numerics)
+            seed_everything(
+                run.seed, options.deterministic, options.check_numerics
+            )
             run.data.batches("dev")  # raises errors before training starts
             trainer = Trainer(run, options, strategy, requests)
             trainer.restore()
@@ -70,8 +197,8 @@ def train(
             write_card(run)
 
 
-def prepare(
-    seed: int, deterministic: bool, check_numerics: bool = False
+def seed_everything(
+    seed: int, deterministic: bool = False, check_numerics: bool = False
 ) -> None:
     """Set the seed and the determinism of the process, before building models.
 
@@ -88,16 +215,12 @@ def prepare(
 class Trainer:
     """The training loop of a run.
 
-    Dropout seeds are computed from the run's seed and the numbers of the update
-    and of the micro-batch; the order of the data is computed from the seed and
-    the position. So neither has state. `train` describes the arguments.
+    The seed, the numbers of update and micro-batch, and the position in the
+    data determine dropout and the order of the data, so neither has state.
 
     Attributes:
-      model: the model in training.
-      updater: the `Updater` of the model.
       step: the number of updates so far, skipped updates included.
       position: the `pipeline.Position` of the next micro-batch.
-      meter: the results of the updates.
       saved_step: the step of the last checkpoint; 0 without a checkpoint.
     """
 
@@ -142,12 +265,7 @@ class Trainer:
         self._batches: Iterator[dict[str, Any]] | None = None
 
     def train(self) -> None:
-        """Train to the last update or early stopping, evaluate and average.
-
-        Raises:
-          Interrupted: a signal arrived or the time limit is reached; the run is
-            saved.
-        """
+        """Train to the last update or early stopping, evaluate and average."""
         run, requests = self.run, self._requests
         self._dev = DevEvaluation(
             run,
@@ -167,13 +285,15 @@ class Trainer:
             ) as self._log,
         ):
             try:
-                self._log.phase("Checking the data.")
+                self._log.show_status("Checking the data.")
                 self._log.note(str(run.data.check()))
                 # An estimate: three float32 per parameter at 100 MB/s.
                 requests.save_seconds = 12 * self.model.count_params() / 100e6
-                requests.progress()
+                requests.heartbeat()
                 if self.step < self._steps:
-                    try_largest_batch(self.updater, self._log.phase)
+                    memory.try_largest_batch(
+                        self.updater, self._log.show_status
+                    )
                 if self.step:
                     self._log.note(
                         f"Resuming from update {self.step} in {run.output_dir}"
@@ -195,7 +315,7 @@ class Trainer:
         # The last process may have stopped before an evaluation.
         stop_early = bool(self.step) and self._evaluate_if_due()
         if self.step < self._steps and not stop_early:
-            self._log.phase("Tracing the graphs in the first update.")
+            self._log.show_status("Tracing the graphs in the first update.")
         while self.step < self._steps and not stop_early:
             with self._requests.timing_update():
                 self.update()
@@ -213,7 +333,7 @@ class Trainer:
         train_stats = {
             **dataclasses.asdict(self.meter.totals),
             "devices": self._strategy.num_replicas_in_sync,
-            "device": device_name(),
+            "device": distribute.device_name(),
         }
         tflops = options.sustained_tflops
         cost = flops.training_cost(
@@ -227,12 +347,8 @@ class Trainer:
         return {"step": self.step, "parameters": parameters, **cost}
 
     def _check(self) -> None:
-        """Report progress, and raise `StopRequested` if a stop is requested.
-
-        It is called between accumulation passes and evaluation batches. An
-        interrupted update leaves the weights unchanged.
-        """
-        self._requests.progress()
+        """Report progress, and raise `StopRequested` if a stop is requested."""
+        self._requests.heartbeat()
         self._requests.check()
 
     def update(self) -> None:
@@ -247,7 +363,7 @@ class Trainer:
             stats = self.updater.update(
                 batches,
                 self.step + 1,
-                self._check if single else self._requests.progress,
+                self._check if single else self._requests.heartbeat,
                 lambda: any(self._requests.decide(self.step + 1)),
             )
             self.step += 1
@@ -339,7 +455,7 @@ class Trainer:
         log = self._log
         if self._is_evaluated(self.step, weights):
             return
-        log.phase("evaluating on dev", brief=True)
+        log.show_status("evaluating on dev", brief=True)
         self.meter.read()
         shard: dict[str, Any] = {}
         reason = ""
@@ -369,11 +485,8 @@ class Trainer:
         return self._exchange((step, weights) in self._log.metrics.evaluated)[0]
 
     def _average(self) -> None:
-        """Average the last checkpoints, load the average and evaluate it.
-
-        Runs with a moving average skip this step.
-        """
-        self._log.phase("averaging", brief=True)
+        """Evaluate the average of the last checkpoints, unless EMA is used."""
+        self._log.show_status("averaging", brief=True)
         directory = self.run.checkpoints_dir
         saved = len(checkpoints.list_checkpoints(directory))
         count = min(saved, self.run.hparams.average_checkpoints)
@@ -395,14 +508,10 @@ class Trainer:
     def save(self, best: Sequence[dict[str, Any]] = ()) -> None:
         """Save a checkpoint, unless this step is saved already.
 
-        Args:
-          best: the marks of the best checkpoints if this one is among them.
-
-        Raises:
-          SaveError: the checkpoint cannot be written; raised on every worker.
+        `best` are the marks of the best checkpoints if this one is among them.
         """
         if self.step != self.saved_step:
-            self._log.phase("saving", brief=True)
+            self._log.show_status("saving", brief=True)
             self.meter.read()
             with self._requests.timing_save():
                 self._run_on_chief(self._write)
@@ -443,9 +552,9 @@ class Trainer:
         return self._run_on_chief(lambda: checkpoints.read_marks(directory))
 
     def _run_on_chief(self, function: Callable[[], T]) -> T:
-        """Run a function on the chief and send its result to all workers.
+        """Run a function on the chief; return its JSON result on all workers.
 
-        The result is JSON-serializable. A `SaveError` is raised on all workers.
+        A `SaveError` is raised on all workers.
         """
         result: Any = None
         message = ""
@@ -460,12 +569,7 @@ class Trainer:
         return result
 
     def restore(self) -> None:
-        """Restore the newest checkpoint, or load the initial weights.
-
-        Raises:
-          T2TLiteError: the checkpoints are missing, damaged or of another
-            model.
-        """
+        """Restore the newest checkpoint, or load the initial weights."""
         name = self._run_on_chief(self._restore_newest)
         if name is None:
             load_initial_weights(self.run, self.model)

@@ -27,7 +27,7 @@ _MAY_DIFFER = (
 )
 
 
-def facts_of_start(
+def check_warm_start(
     options: TrainingOptions,
     problem: Problem,
     hparams: HParams,
@@ -60,16 +60,16 @@ def facts_of_start(
         paths = [variable.path for variable in model.trainable_variables]
         frozen_paths(paths, options.freeze)
         facts["freeze"] = sorted(set(options.freeze))
+    if not options.init_from:
+        return facts
     if config:
         source = config.get(SOURCE, {}).get("given")
-        if options.init_from and str(options.init_from) != source:
+        if str(options.init_from) != source:
             raise T2TLiteError(
                 "`init_from` cannot change: the run in output_dir has "
                 f"{source or 'no init_from'} (got {options.init_from}). Choose "
                 "another `output_dir`."
             )
-        return facts
-    if not options.init_from:
         return facts
     run, found = _find(options.init_from)
     sizes, sizes_here = _sizes(run.hparams), _sizes(hparams)
@@ -99,11 +99,7 @@ def facts_of_start(
 
 
 def load_initial_weights(run: Run, model: Any) -> None:
-    """Load the initial weights that the config of a run names, if any.
-
-    Raises:
-      T2TLiteError: the checkpoint is missing, damaged or has changed.
-    """
+    """Load the initial weights that the config of a run names, if any."""
     source = run.config.get(SOURCE)
     if not source:
         return
