@@ -14,13 +14,8 @@ class Ensemble:
     """Several models with averaged probabilities, for beam search.
 
     `Transformer` documents the methods; the memory and the cache are tuples
-    with one element per model.
-
-    Args:
-      models: built models with equal vocabularies; other hparams may differ.
-
-    Raises:
-      UsageError: there are no models, or the vocabulary sizes differ.
+    with one element per model. The models are built and have vocabularies of
+    equal sizes.
     """
 
     def __init__(self, models: Sequence[Transformer]):

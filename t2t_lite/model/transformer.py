@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -52,14 +52,14 @@ class _TransformerLayer(keras.layers.Layer):
     `_enter` returns the input of a sublayer, and `_leave` adds its output.
 
     Args:
-      hparams: the hparams of the model.
+      hparams: fields of `ModelHParams` by name.
     """
 
     is_decoder = False
 
-    def __init__(self, hparams: ModelHParams, **kwargs: Any):
+    def __init__(self, hparams: Mapping[str, Any], **kwargs: Any):
         super().__init__(**kwargs)
-        self.hparams = hparams
+        self.hparams = ModelHParams(**hparams)
 
     def _enter(self, x, norm):
         return norm(x) if self.hparams.norm_placement == "pre" else x
@@ -120,14 +120,6 @@ class _TransformerLayer(keras.layers.Layer):
         norm = self.feed_forward_norm
         output = self.feed_forward(self._enter(x, norm), dropout=dropout)
         return self._leave(x, output, norm, dropout)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "hparams": self.hparams.model_kwargs()}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        hparams = ModelHParams(**config["hparams"])
-        return super().from_config({**config, "hparams": hparams})
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -242,6 +234,11 @@ class Transformer(keras.Model):
         dtype: Any = None,
         **hparams: Any,
     ):
+        if isinstance(source_vocab_size, ModelHParams):
+            raise UsageError(
+                "Transformer(...) requires sizes by name. For hparams use "
+                "Transformer.from_hparams(hparams, source_vocab_size)."
+            )
         super().__init__(name=name, dtype=dtype)
         self.hparams = ModelHParams(**hparams)
         if target_vocab_size is None:
@@ -274,7 +271,10 @@ class Transformer(keras.Model):
         self.encoder_positions = self._positions("encoder_positions")
         self.decoder_positions = self._positions("decoder_positions")
         encoder_layers, decoder_layers = self.hparams.layers
-        options = {"hparams": self.hparams, "dtype": self.dtype_policy.name}
+        options = {
+            "hparams": self.hparams.model_kwargs(),
+            "dtype": self.dtype_policy.name,
+        }
         self.encoder_layers = [
             EncoderLayer(name=f"encoder_layer_{i}", **options)
             for i in range(encoder_layers)

@@ -63,9 +63,10 @@ def dense(
     """
     kernel = tf.cast(kernel, x.dtype)
     bias = None if bias is None else tf.cast(bias, x.dtype)
+    rows, columns = kernel.shape
+    is_wide = x.dtype == tf.float32 and columns >= max(rows + 1, _WIDE)
     # The rows of a decoding step, [N, A], need no gradient.
-    is_wide = len(x.shape) > 2 and _is_wide(kernel)
-    product = _wide_product if is_wide else _product
+    product = _wide_product if is_wide and len(x.shape) > 2 else _product
     return product(ops.flatten_rows(x), kernel, bias, relu)
 
 
@@ -77,11 +78,6 @@ def _product(x, kernel, bias, relu):
     if bias is not None:
         rows = tf.nn.bias_add(rows, bias)  # fused with the product
     return tf.nn.relu(rows) if relu else rows
-
-
-def _is_wide(kernel):
-    rows, columns = kernel.shape
-    return kernel.dtype == tf.float32 and columns >= max(rows + 1, _WIDE)
 
 
 def _wide_product(x, kernel, bias, relu):

@@ -359,23 +359,21 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
     directory, which = pathlib.Path(directory), str(which)
     steps = list_checkpoints(directory)
     averages = list_checkpoints(directory, averages=True)
-    if which.isdigit():
+    preferred = [each.for_inference for each in steps]
+    has_newest = averages and averages[-1].step in [s.step for s in steps[-1:]]
+    named = {
+        "latest": steps,
+        "average": averages,
+        "ema": [each for each in preferred if each.is_ema],
+        "default": averages if has_newest or not steps else preferred,
+    }
+    if which in named:
+        found = named[which]
+    elif which.isdigit():
         found = [each for each in steps if each.step == int(which)]
     elif which == "best":
         best = [mark["step"] for mark in read_marks(directory)[:1]]
-        found = [each.for_inference for each in steps if each.step in best]
-    elif which == "average":
-        found = averages
-    elif which == "latest":
-        found = steps
-    elif which == "ema":
-        found = [
-            each.for_inference for each in steps if each.for_inference.is_ema
-        ]
-    elif which == "default":
-        found = [each.for_inference for each in steps]
-        if averages and (not steps or averages[-1].step == steps[-1].step):
-            found = averages
+        found = [each for each in preferred if each.step in best]
     else:
         paths = (directory / which, pathlib.Path(which).expanduser())
         folders = [checkpoint_at(path) for path in paths if path.is_dir()]

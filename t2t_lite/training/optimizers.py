@@ -57,15 +57,12 @@ def _zeros(shape: tf.TensorShape) -> tf.Variable:
 class Optimizer:
     """An optimizer whose updates can be skipped.
 
-    Create it within the strategy's scope.
-
-    Attributes:
-      applied: the number of updates that were not skipped.
-      state: the state of each variable, by name.
+    Create it within the strategy's scope. `applied` is the number of updates
+    that were not skipped.
     """
 
     name: str
-    state: list[dict[str, tf.Variable]]
+    state: list[dict[str, tf.Variable]]  # of each variable, by name
 
     def __init__(self, variables: Iterable[tf.Variable]):
         self._variables = list(variables)

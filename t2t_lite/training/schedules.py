@@ -58,10 +58,6 @@ def learning_rate(
     The rate rises linearly for `warmup_steps` updates, and then decays with the
     inverse square root of the step. tensor2tensor calls this schedule "noam";
     its later sets have a `schedule_offset` of 1.
-
-    Returns:
-      factor * hidden_size ** -0.5 * min(step ** -0.5, step * warmup_steps **
-      -1.5).
     """
     shape = min(step**-0.5, step * warmup_steps**-1.5)
     return factor * hidden_size**-0.5 * shape

@@ -9,6 +9,7 @@ from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.progress import log
@@ -46,17 +47,9 @@ def check_warm_start(
     """
     facts: dict[str, Any] = {}
     if options.freeze:
-        # The paths of weights do not depend on the sizes of the model.
-        smallest = hparams.replace(
-            hidden_size=2,
-            filter_size=1,
-            num_heads=1,
-            key_depth=None,
-            value_depth=None,
-            vocab_divisor=1,
-            max_length=1,
-        )
-        model = Transformer.from_hparams(smallest, 2, 2).build_weights()
+        # The paths of weights do not depend on the sizes of vocabularies.
+        with skip_init():
+            model = Transformer.from_hparams(hparams, 2, 2).build_weights()
         paths = [variable.path for variable in model.trainable_variables]
         frozen_paths(paths, options.freeze)
         facts["freeze"] = sorted(set(options.freeze))

@@ -141,8 +141,8 @@ def main():
     for each in (model, restricted, relative):
         check_packing(each)
         check_steps(each)
-        weights = array(attention_weights(each, BATCH)["decoder"])
-        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+        for weights in attention_weights(each, BATCH)["decoder"]:
+            np.testing.assert_allclose(array(weights).sum(-1), 1, rtol=1e-5)
     # Rows of a batch lose what they lose in the batch.
     ones = np.ones((7, 5), "float32")
     whole = array(DropoutMasks(np.array([1, 2]))(ones, 0.5))
