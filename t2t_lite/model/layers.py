@@ -89,10 +89,7 @@ def no_dropout(x: Tensor, rate: float) -> Tensor:
 class TokenEmbedding(keras.layers.Layer):
     """A table [V, D] for embeddings and logits (arXiv:1706.03762, sec. 3.4).
 
-    Args:
-      vocab_size: V.
-      hidden_size: d_model.
-      scaled: whether to multiply embeddings (not logits) by sqrt(d_model).
+    `scaled` multiplies embeddings, not logits, by sqrt(d_model).
     """
 
     def __init__(

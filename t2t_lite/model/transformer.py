@@ -373,8 +373,7 @@ class Transformer(keras.Model):
           seed: int32 [2], the seed of `DropoutMasks`; None disables dropout.
 
         Returns:
-          Two float32 scalars: the sum of the smoothed cross-entropy, in nats,
-          of the real target tokens, and their number.
+          The sum over the real target tokens in nats, and their number.
         """
         rows = self._softmax_rows(features, seed)
         count = ops.sum(ops.cast(padding_mask(rows[2]), "float32"))
@@ -441,18 +440,10 @@ class Transformer(keras.Model):
         segments: Segments | None = None,
         memory_segments: Segments | None = None,
     ) -> Tensor:
-        """Return the decoder's output for complete targets.
+        """Return the input of the softmax layer, float [B, T, D].
 
-        Args:
-          targets: int [B, T], not shifted.
-          memory: float [B, S, D], from `encode`.
-          memory_mask: bool [B, S], from `encode`.
-          dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: segments of `targets`; None means one sentence per row.
-          memory_segments: segments of the source, or None.
-
-        Returns:
-          float [B, T, D], the input of the softmax layer.
+        Targets, int [B, T], are complete and not shifted. The memory and its
+        mask are from `encode`, which describes the other arguments.
         """
         self_mask = self.decoder_mask(targets, segments)
         memory_bias = source_bias(memory_mask, segments, memory_segments)

@@ -285,10 +285,8 @@ def restore_newest(
 ) -> Checkpoint:
     """Restore the newest intact checkpoint with `read`.
 
-    Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning.
-
-    Raises:
-      DamagedError: all checkpoints are damaged; the error names the newest.
+    Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning. If
+    all are damaged, the error names the newest.
     """
     errors: dict[pathlib.Path, DamagedError] = {}
     for found in reversed(list_checkpoints(directory)):

@@ -33,16 +33,14 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     still be training.
     """
     configs = [read_config(folder) for folder in folders]
-    rows = [
-        {"run": str(folder), **_progress(folder, config)}
-        for folder, config in zip(folders, configs, strict=True)
-    ]
     settings = [_settings(config) for config in configs]
-    for key in dict.fromkeys(key for each in settings for key in each):
-        values = [each.get(key) for each in settings]
-        if any(value != values[0] for value in values):
-            for row, value in zip(rows, values, strict=True):
+    rows = []
+    for folder, config, own in zip(folders, configs, settings, strict=True):
+        row = {"run": str(folder), **_progress(folder, config)}
+        for key, value in own.items():
+            if any(other.get(key) != value for other in settings):
                 row[key] = value
+        rows.append(row)
     keys = dict.fromkeys(key for row in rows for key in row)
     return [{key: row.get(key) for key in keys} for row in rows]
 

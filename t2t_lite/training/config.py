@@ -180,9 +180,6 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
     """Return the records of a JSON lines file of a run, in file order.
 
     Incomplete and damaged lines are skipped. A missing file has no records.
-
-    Raises:
-      T2TLiteError: the file cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -284,9 +281,6 @@ def require_same(
 
     An imported run has no data before its first training run. Only its
     hyperparameters and the content of its vocabularies are compared.
-
-    Raises:
-      T2TLiteError: the configs differ; the message lists the differences.
     """
     with_data = bool(there["data"]["fingerprint"])
     there, here = _identity(there, with_data), _identity(here, with_data)

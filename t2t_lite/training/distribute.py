@@ -130,9 +130,6 @@ def find_workers(
       workers: "host:port,..." with the chief first; None reads TF_CONFIG, or
         SLURM's variables. A single process has no addresses.
       worker: the index of this worker in `workers`.
-
-    Raises:
-      UsageError: an address, a role or an index is not valid.
     """
     text = workers or os.environ.get("TF_CONFIG") or "{}"
     cluster: dict[str, list[str]] = {"worker": text.replace(" ", "").split(",")}
