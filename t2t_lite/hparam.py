@@ -98,7 +98,7 @@ class ModelHParams:
         raise UsageError(f"{rule} (got {values}).")
 
     @property
-    def layers(self) -> tuple[int, int]:
+    def num_layers(self) -> tuple[int, int]:
         """The numbers of layers of encoder and decoder."""
         return (
             self.num_encoder_layers or self.num_hidden_layers,

@@ -62,7 +62,7 @@ class TokenDetails:
                     "the other backend."
                 )
             if self._aligns:
-                _, layers = translator.single_model.hparams.layers
+                _, layers = translator.single_model.hparams.num_layers
                 self._layer = max(1, layers - 1)
         if self._aligns and translator.constraint is not None:
             raise UsageError(

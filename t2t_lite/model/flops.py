@@ -24,7 +24,7 @@ def count_parameters(
     hparams: ModelHParams, source_vocab_size: int, target_vocab_size: int
 ) -> dict[str, int]:
     """Return the number of parameters by part of the model."""
-    d, (encoder, decoder) = hparams.hidden_size, hparams.layers
+    d, (encoder, decoder) = hparams.hidden_size, hparams.num_layers
     source, target = hparams.vocab_sizes(source_vocab_size, target_vocab_size)
     attention = 2 * d * _attention_width(hparams)
     tables = _relative_rows(hparams) * sum(_depths(hparams))
@@ -83,7 +83,7 @@ def count_forward_flops(
       source_length: S, in tokens; 0 omits the terms with S.
       target_length: T, in tokens.
     """
-    d, (encoder, decoder) = hparams.hidden_size, hparams.layers
+    d, (encoder, decoder) = hparams.hidden_size, hparams.num_layers
     _, vocab_size = hparams.vocab_sizes(1, target_vocab_size)
     width = _attention_width(hparams)
     visible_source, visible_target = source_length, target_length

@@ -61,21 +61,21 @@ class DropoutMasks:
         first row in the whole batch, so that rows keep their masks.
 
     Attributes:
-      drawn: the number of masks so far; assign a lower number to repeat masks.
+      num_masks: the number of masks so far; assign a lower number to repeat masks.
     """
 
     def __init__(self, seed: Tensor):
         seed = ops.cast(ops.convert_to_tensor(seed), "int32")
         self._seed = seed[:2]
         self._rows_before = seed[2] if seed.shape[0] == 3 else 0
-        self.drawn = 0
+        self.num_masks = 0
 
     def __call__(self, x: Tensor, rate: float) -> Tensor:
         """Zero a fraction `rate` of `x` and scale up the rest."""
         if not dropped_steps(rate):
             return x
-        self.drawn += 1
-        seed = self._seed + ops.array([0, self.drawn], "int32")
+        self.num_masks += 1
+        seed = self._seed + ops.array([0, self.num_masks], "int32")
         return dropout(x, rate, seed, self._rows_before)
 
 

@@ -270,7 +270,7 @@ class Transformer(keras.Model):
             )
         self.encoder_positions = self._positions("encoder_positions")
         self.decoder_positions = self._positions("decoder_positions")
-        encoder_layers, decoder_layers = self.hparams.layers
+        encoder_layers, decoder_layers = self.hparams.num_layers
         options = {
             "hparams": self.hparams.model_kwargs(),
             "dtype": self.dtype_policy.name,
@@ -563,7 +563,7 @@ def _remat(layer, *inputs, dropout, **options):
         mapping = list(zip(layer.variables, values, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
             output = layer(*tensors[: len(inputs)], dropout=masks, **options)
-        dropout.drawn = max(dropout.drawn, masks.drawn)
+        dropout.num_masks = max(dropout.num_masks, masks.num_masks)
         return output
 
     # Reshape gives values: a variable that is read twice has two gradients.

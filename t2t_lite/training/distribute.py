@@ -1,7 +1,7 @@
 """Devices, and distributed training on several processes, the *workers*.
 
 Worker 0 is the *chief*, which writes all files. All workers call the same
-functions in the same order, and share values with `exchange`.
+functions in the same order, and share values with `all_gather`.
 """
 
 import atexit
@@ -200,7 +200,7 @@ def workers_of(strategy: tf.distribute.Strategy) -> tuple[list[str], int]:
     return resolver.cluster_spec().as_dict()["worker"], resolver.task_id
 
 
-def exchange(strategy: tf.distribute.Strategy, value: Any) -> list[Any]:
+def all_gather(strategy: tf.distribute.Strategy, value: Any) -> list[Any]:
     """Return the JSON-serializable values of all workers, by index."""
     count = len(workers_of(strategy)[0])
     if count == 1:
@@ -221,7 +221,7 @@ def require_equal(
 ) -> None:
     """Raise T2TLiteError on every worker if their facts differ."""
     addresses, _ = workers_of(strategy)
-    chief, *others = exchange(strategy, dict(facts))
+    chief, *others = all_gather(strategy, dict(facts))
     for index, other in enumerate(others, 1):
         for key in chief | other:
             if chief.get(key) != other.get(key):

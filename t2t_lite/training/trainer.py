@@ -70,7 +70,7 @@ def train(job: Job) -> Run:
             run = _create_run(job, manifest)
             log(f"Training {job.problem.name} in {run.output_dir}.")
             run.update_config(conditions=provenance_of(run, options))
-        distribute.exchange(strategy, "run")  # wait for the chief
+        distribute.all_gather(strategy, "run")  # wait for the chief
         if not is_chief:
             deadline = time.monotonic() + _FILE_TIMEOUT
             while not (job.output_dir / CONFIG).exists():
@@ -83,7 +83,7 @@ def train(job: Job) -> Run:
             run = _create_run(job, manifest, dry_run=True)
         train_run(run, options, strategy)
         # Wait for all workers, and share the training cost.
-        run.config = distribute.exchange(strategy, run.config)[0]
+        run.config = distribute.all_gather(strategy, run.config)[0]
     return run
 
 
@@ -379,11 +379,11 @@ class Trainer:
             return decision
         if not self._decision_is_wanted:
             return Decision()
-        saves, stops = zip(*self._exchange(decision), strict=True)
+        saves, stops = zip(*self._all_gather(decision), strict=True)
         return Decision(any(saves), next(filter(None, stops), None))
 
-    def _exchange(self, value: Any) -> list[Any]:
-        return distribute.exchange(self._strategy, value)
+    def _all_gather(self, value: Any) -> list[Any]:
+        return distribute.all_gather(self._strategy, value)
 
     def _report(self, is_last: bool) -> None:
         """Log progress if due, and fail after too many skipped updates."""
@@ -425,7 +425,7 @@ class Trainer:
             step > best and weights == self._ranked
             for step, weights in self._log.metrics.evaluated
         )
-        worse = self._exchange(worse)[0]
+        worse = self._all_gather(worse)[0]
         if worse < self._options.early_stopping_patience:
             return False
         self._log.note(
@@ -464,7 +464,7 @@ class Trainer:
             shard = self._dev.evaluate_shard()
         except StopRequested as stop:
             reason = str(stop)
-        shards, reasons = zip(*self._exchange((shard, reason)), strict=True)
+        shards, reasons = zip(*self._all_gather((shard, reason)), strict=True)
         if any(reasons):
             raise StopRequested(next(filter(None, reasons)))
         scores = self._dev.scores(shards)
@@ -482,7 +482,9 @@ class Trainer:
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Return whether the chief's metrics have the evaluation."""
-        return self._exchange((step, weights) in self._log.metrics.evaluated)[0]
+        return self._all_gather((step, weights) in self._log.metrics.evaluated)[
+            0
+        ]
 
     def _average(self) -> None:
         """Evaluate the average of the last checkpoints, unless EMA is used."""
@@ -490,7 +492,7 @@ class Trainer:
         directory = self.run.checkpoints_dir
         saved = len(checkpoints.list_checkpoints(directory))
         count = min(saved, self.run.hparams.average_checkpoints)
-        if self._exchange(count)[0] < 2 or self._ranked:
+        if self._all_gather(count)[0] < 2 or self._ranked:
             return
 
         def average() -> str:
@@ -563,7 +565,7 @@ class Trainer:
                 result = function()
             except checkpoints.SaveError as error:
                 message = str(error)
-        result, message = self._exchange((result, message))[0]
+        result, message = self._all_gather((result, message))[0]
         if message:
             raise checkpoints.SaveError(message)
         return result

@@ -128,7 +128,7 @@ def _sizes(hparams: HParams) -> dict[str, Any]:
     for name in ("key_depth", "value_depth"):
         values[name] = values[name] or hparams.hidden_size // hparams.num_heads
     stacks = ("num_encoder_layers", "num_decoder_layers")
-    values |= dict(zip(stacks, hparams.layers, strict=True))
+    values |= dict(zip(stacks, hparams.num_layers, strict=True))
     if hparams.position_encoding != "learned":
         del values["max_length"]
     return {k: v for k, v in values.items() if k not in _MAY_DIFFER}
