@@ -61,7 +61,7 @@ class DropoutMasks:
         first row in the whole batch, so that rows keep their masks.
 
     Attributes:
-      num_masks: the number of masks so far; assign a lower number to repeat masks.
+      num_masks: the number so far; assign a lower number to repeat masks.
     """
 
     def __init__(self, seed: Tensor):
