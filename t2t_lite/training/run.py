@@ -189,8 +189,13 @@ class RunProgress(NamedTuple):
 class Run:
     """The folder of a training run, with its model and its data.
 
-    `config` is the content of `config.json`, and `encoders` has the encoders of
-    `inputs` and `targets`.
+    Attributes:
+      output_dir: the folder of the run.
+      config: the content of `config.json`.
+      problem: the problem that the run trains on.
+      encoders: the encoders of `inputs` and `targets`.
+      hparams: the hyperparameters.
+      seed: of all random numbers.
     """
 
     def __init__(
