@@ -87,6 +87,53 @@ def train(job: Job) -> Run:
     return run
 
 
+def _shared_settings(job: Job) -> dict[str, Any]:
+    """Return the settings that must be equal on all workers."""
+    options = dataclasses.asdict(job.options)
+    return {
+        **versions(),
+        "problem": job.problem.name,
+        "problem definition": job.problem.fingerprint(),
+        **job.hparams.to_dict(),
+        **{
+            f"--{name}": str(value)
+            for name, value in options.items()
+            if name not in _LOCAL_OPTIONS
+        },
+    }
+
+
+def _make_generator(job: Job) -> DataGenerator:
+    seed, options = None, job.options
+    if job.config and not _has_data(job):  # generate the same data again
+        seed = job.config["data"].get("seed")
+    return DataGenerator(
+        job.problem, job.data_dir, options.raw_dir, options.tfds_dir, seed
+    )
+
+
+def _has_data(job: Job) -> bool:
+    return Manifest.path(job.data_dir, job.problem).exists()
+
+
+def _create_run(job: Job, manifest: Manifest, dry_run: bool = False) -> Run:
+    problem, hparams, options = job.problem, job.hparams, job.options
+    return Run.create(
+        job.output_dir,
+        problem=problem,
+        hparams=hparams,
+        seed=options.seed,
+        data_dir=job.data_dir,
+        manifest=manifest,
+        usr_dir=options.usr_dir,
+        hparams_set=job.hparams_set,
+        facts=check_warm_start(
+            options, problem, hparams, job.data_dir, job.config
+        ),
+        dry_run=dry_run,
+    )
+
+
 def dry_run(job: Job) -> str:
     """Check data and model, measure one pass, and return a report."""
     options, problem = job.options, job.problem
@@ -114,53 +161,6 @@ def dry_run(job: Job) -> str:
     seed_everything(options.seed)
     return "\n".join(
         [*lines, memory.measure_update(job.hparams, sizes, options)]
-    )
-
-
-def _shared_settings(job: Job) -> dict[str, Any]:
-    """Return the settings that must be equal on all workers."""
-    options = dataclasses.asdict(job.options)
-    return {
-        **versions(),
-        "problem": job.problem.name,
-        "problem definition": job.problem.fingerprint(),
-        **job.hparams.to_dict(),
-        **{
-            f"--{name}": str(value)
-            for name, value in options.items()
-            if name not in _LOCAL_OPTIONS
-        },
-    }
-
-
-def _has_data(job: Job) -> bool:
-    return Manifest.path(job.data_dir, job.problem).exists()
-
-
-def _make_generator(job: Job) -> DataGenerator:
-    seed, options = None, job.options
-    if job.config and not _has_data(job):  # generate the same data again
-        seed = job.config["data"].get("seed")
-    return DataGenerator(
-        job.problem, job.data_dir, options.raw_dir, options.tfds_dir, seed
-    )
-
-
-def _create_run(job: Job, manifest: Manifest, dry_run: bool = False) -> Run:
-    problem, hparams, options = job.problem, job.hparams, job.options
-    return Run.create(
-        job.output_dir,
-        problem=problem,
-        hparams=hparams,
-        seed=options.seed,
-        data_dir=job.data_dir,
-        manifest=manifest,
-        usr_dir=options.usr_dir,
-        hparams_set=job.hparams_set,
-        facts=check_warm_start(
-            options, problem, hparams, job.data_dir, job.config
-        ),
-        dry_run=dry_run,
     )
 
 
@@ -264,6 +264,42 @@ class Trainer:
         self._decision_is_wanted = False
         self._batches: Iterator[dict[str, Any]] | None = None
 
+    def restore(self) -> None:
+        """Restore the newest checkpoint, or load the initial weights."""
+        name = self._run_on_chief(self._restore_newest)
+        if name is None:
+            load_initial_weights(self.run, self.model)
+            if self.updater.average:
+                self.updater.average.reset()
+            return
+        path = self.run.checkpoints_dir / name
+        if not self._is_chief:
+            self._read(path)
+        state = checkpoints.Reader(path).state
+        self.step = self.saved_step = state["step"]
+        self.position = state["position"]
+        fields = [field.name for field in dataclasses.fields(Totals)]
+        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
+
+    def _restore_newest(self) -> str | None:
+        """Restore the newest intact checkpoint and return its name."""
+        directory = self.run.checkpoints_dir
+        checkpoints.read_marks(directory)  # raises an error for damaged marks
+        if not checkpoints.list_checkpoints(directory):
+            if self._resumes or self.run.config.get("has_checkpoints"):
+                raise T2TLiteError(
+                    f"{directory} has no checkpoint, but the run was saved. "
+                    "Restore the checkpoints, check that their disk is "
+                    "mounted, or choose another `output_dir`."
+                )
+            return None
+        return checkpoints.restore_newest(directory, self._read).path.name
+
+    def _read(self, path: pathlib.Path) -> None:
+        checkpoints.restore(path, self.tensors())
+        if averages := self._averages():
+            checkpoints.restore(path / checkpoints.EMA, averages)
+
     def train(self) -> None:
         """Train to the last update or early stopping, evaluate and average."""
         run, requests = self.run, self._requests
@@ -327,25 +363,6 @@ class Trainer:
                 raise StopRequested(decision.stop)
             stop_early = self._evaluate_if_due()
 
-    def cost(self) -> dict[str, Any]:
-        """Return the training cost up to the current step."""
-        run, options = self.run, self._options
-        train_stats = {
-            **dataclasses.asdict(self.meter.totals),
-            "devices": self._strategy.num_replicas_in_sync,
-            "device": distribute.device_name(),
-        }
-        tflops = options.sustained_tflops
-        cost = flops.training_cost(
-            run.hparams,
-            run.vocab_sizes[1],
-            run.data.attended_lengths(),
-            train_stats,
-            tflops and tflops * 1e12,
-        )
-        parameters = self.model.count_params()
-        return {"step": self.step, "parameters": parameters, **cost}
-
     def _check(self) -> None:
         """Report progress, and raise `StopRequested` if a stop is requested."""
         self._requests.heartbeat()
@@ -381,9 +398,6 @@ class Trainer:
             return Decision()
         saves, stops = zip(*self._all_gather(decision), strict=True)
         return Decision(any(saves), next(filter(None, stops), None))
-
-    def _all_gather(self, value: Any) -> list[Any]:
-        return distribute.all_gather(self._strategy, value)
 
     def _report(self, is_last: bool) -> None:
         """Log progress if due, and fail after too many skipped updates."""
@@ -553,6 +567,18 @@ class Trainer:
         directory = self.run.checkpoints_dir
         return self._run_on_chief(lambda: checkpoints.read_marks(directory))
 
+    def tensors(self) -> dict[str, tf.Variable]:
+        """Return the weights and the optimizer's state by name."""
+        model = checkpoints.model_tensors(self.model)
+        return {**model, **self.updater.tensors()}
+
+    def _averages(self) -> dict[str, tf.Variable]:
+        """Return the moving averages by the names of the weights."""
+        return {
+            f"{checkpoints.MODEL_PREFIX}{path}": average
+            for path, average in self.updater.averages().items()
+        }
+
     def _run_on_chief(self, function: Callable[[], T]) -> T:
         """Run a function on the chief; return its JSON result on all workers.
 
@@ -570,50 +596,24 @@ class Trainer:
             raise checkpoints.SaveError(message)
         return result
 
-    def restore(self) -> None:
-        """Restore the newest checkpoint, or load the initial weights."""
-        name = self._run_on_chief(self._restore_newest)
-        if name is None:
-            load_initial_weights(self.run, self.model)
-            if self.updater.average:
-                self.updater.average.reset()
-            return
-        path = self.run.checkpoints_dir / name
-        if not self._is_chief:
-            self._read(path)
-        state = checkpoints.Reader(path).state
-        self.step = self.saved_step = state["step"]
-        self.position = state["position"]
-        fields = [field.name for field in dataclasses.fields(Totals)]
-        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
+    def _all_gather(self, value: Any) -> list[Any]:
+        return distribute.all_gather(self._strategy, value)
 
-    def _restore_newest(self) -> str | None:
-        """Restore the newest intact checkpoint and return its name."""
-        directory = self.run.checkpoints_dir
-        checkpoints.read_marks(directory)  # raises an error for damaged marks
-        if not checkpoints.list_checkpoints(directory):
-            if self._resumes or self.run.config.get("has_checkpoints"):
-                raise T2TLiteError(
-                    f"{directory} has no checkpoint, but the run was saved. "
-                    "Restore the checkpoints, check that their disk is "
-                    "mounted, or choose another `output_dir`."
-                )
-            return None
-        return checkpoints.restore_newest(directory, self._read).path.name
-
-    def _read(self, path: pathlib.Path) -> None:
-        checkpoints.restore(path, self.tensors())
-        if averages := self._averages():
-            checkpoints.restore(path / checkpoints.EMA, averages)
-
-    def tensors(self) -> dict[str, tf.Variable]:
-        """Return the weights and the optimizer's state by name."""
-        model = checkpoints.model_tensors(self.model)
-        return {**model, **self.updater.tensors()}
-
-    def _averages(self) -> dict[str, tf.Variable]:
-        """Return the moving averages by the names of the weights."""
-        return {
-            f"{checkpoints.MODEL_PREFIX}{path}": average
-            for path, average in self.updater.averages().items()
+    def cost(self) -> dict[str, Any]:
+        """Return the training cost up to the current step."""
+        run, options = self.run, self._options
+        train_stats = {
+            **dataclasses.asdict(self.meter.totals),
+            "devices": self._strategy.num_replicas_in_sync,
+            "device": distribute.device_name(),
         }
+        tflops = options.sustained_tflops
+        cost = flops.training_cost(
+            run.hparams,
+            run.vocab_sizes[1],
+            run.data.attended_lengths(),
+            train_stats,
+            tflops and tflops * 1e12,
+        )
+        parameters = self.model.count_params()
+        return {"step": self.step, "parameters": parameters, **cost}
