@@ -324,8 +324,8 @@ def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
     ]
     if any(other != first for other in others):
         raise T2TLiteError(
-            f"Cannot average {' and '.join(str(each.path) for each in sources)}"
-            ", because they belong to different models."
+            f"Cannot average {sources[0].path} and the checkpoints after it, "
+            "because they belong to different models."
         )
     means = {name: _mean(name, readers) for name in first}
     steps = [source.step for source in sources]
