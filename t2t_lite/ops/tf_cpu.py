@@ -139,30 +139,27 @@ def dropout(
 def _random_int16(x, seed, rows_before):
     """Return uniform int16 of the shape of `x`."""
     count = tf.size(x)
-    if isinstance(rows_before, int) and rows_before == 0:
-        bits = tf.random.stateless_uniform(
-            tf.reshape((count + 1) // 2, [1]), seed, None, None, tf.int32
-        )
-        bits = tf.bitcast(bits, tf.int16)
-        if not (x.shape and (x.shape[-1] or 1) % 2 == 0):
-            bits = tf.reshape(bits, (-1,))[:count]
-        return reshape_like(bits, x)
-    # They may be too many for 32 bits.
-    before = tf.cast(rows_before, tf.int64) * tf.cast(
-        count // tf.shape(x)[0], tf.int64
-    )
+    words, first = (count + 1) // 2, None
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
-    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=tf.reshape(count // 2 + 4, [1]),
-        key=key,
+    if not isinstance(rows_before, int):
+        row = tf.cast(count // tf.shape(x)[0], tf.int64)
+        before = tf.cast(rows_before, tf.int64) * row  # may exceed 32 bits
         # Each count of the generator, Philox, gives 128 bits.
-        counter=counter + tf.stack([tf.cast(before // 8, tf.uint64), 0]),
+        counter += tf.stack([tf.cast(before // 8, tf.uint64), 0])
+        words, first = count // 2 + 4, tf.cast(before % 8, tf.int32)
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.reshape(words, [1]),
+        key=key,
+        counter=counter,
         alg=tf.random.Algorithm.AUTO_SELECT.value,
         dtype=tf.int32,
     )
-    bits = tf.reshape(tf.bitcast(bits, tf.int16), [-1])
-    first = tf.cast(before % 8, tf.int32)
-    return reshape_like(bits[first : first + count], x)
+    bits = tf.bitcast(bits, tf.int16)
+    if first is not None:
+        bits = tf.reshape(bits, [-1])[first : first + count]
+    elif not (x.shape and (x.shape[-1] or 1) % 2 == 0):  # may be odd
+        bits = tf.reshape(bits, [-1])[:count]
+    return reshape_like(bits, x)
 
 
 def new_buffer(
