@@ -41,7 +41,7 @@ def padding_mask(ids: Tensor) -> Tensor:
 
 
 def causal_mask(length: int | Tensor) -> Tensor:
-    """Return bool [1, 1, T, T] that lets target position t see 0..t."""
+    """Return the mask of positions 0..t for each t, bool [1, 1, T, T]."""
     positions = ops.arange(length)
     return (positions[None, :] <= positions[:, None])[None, None]
 
@@ -53,11 +53,11 @@ def band_mask(
     causal: bool,
     offset: int = 0,
 ) -> Tensor:
-    """Return bool [1, 1, queries, keys]: keys at most `radius` away.
+    """Return the mask of keys at most `radius` away: bool [1, 1, T, S].
 
     Args:
-      queries: number of queries, at the positions 0, 1, ...
-      keys: number of keys, at the positions `offset`, `offset + 1`, ...
+      queries: T, the number of queries, at the positions 0, 1, ...
+      keys: S, the number of keys, at the positions `offset`, `offset + 1`, ...
       radius: largest visible distance, at least 0.
       causal: hide the keys after the query.
       offset: position of the first key.
@@ -69,7 +69,7 @@ def band_mask(
 
 
 def segment_mask(query_ids: Tensor, key_ids: Tensor) -> Tensor:
-    """Return bool [B, 1, T, S] that lets a position see its own sentence.
+    """Return the mask of a position's own sentence, bool [B, 1, T, S].
 
     The arguments are segment ids, int [B, T] of queries and [B, S] of keys.
     """

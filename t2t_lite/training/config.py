@@ -217,7 +217,7 @@ def add_evaluation(
     weights: str,
     report: Mapping[str, Any],
 ) -> None:
-    """Append a report on weights, a checksum, if the run is writable."""
+    """Append a report on weights with a checksum, if the run is writable."""
     record = {"step": step, "weights": weights, **report}
     with (
         contextlib.suppress(OSError),
