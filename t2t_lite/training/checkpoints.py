@@ -322,11 +322,12 @@ def average_checkpoints(directory: _Path, count: int) -> Checkpoint:
         {n: s for n, s in reader.shapes.items() if n.startswith(MODEL_PREFIX)}
         for reader in readers
     ]
-    if any(other != first for other in others):
-        raise T2TLiteError(
-            f"Cannot average {sources[0].path} and the checkpoints after it, "
-            "because they belong to different models."
-        )
+    for source, other in zip(sources[1:], others, strict=True):
+        if other != first:
+            raise T2TLiteError(
+                f"Cannot average {source.path} and {sources[0].path}, because "
+                "they belong to different models."
+            )
     means = {name: _mean(name, readers) for name in first}
     steps = [source.step for source in sources]
     state = {"step": steps[-1], "averaged_steps": steps}
