@@ -284,8 +284,13 @@ class LoadedTranslator:
     ) -> "Iterator[Translation]":
         """Return the translations of a stream of texts, in input order.
 
-        `stream_options` are `batching`, `first_line` and `note` of
-        `decoding.stream.translate_lines`; for all others see `__call__`.
+        Args:
+          texts: the input of `decoding.stream.translate_lines`.
+          stream_options: `batching`, `first_line` and `note` of that function.
+          nbest: see `__call__`, like all other options.
+          mbr: "chrf" or None.
+          split_sentences: translate sentences separately.
+          **options: fields of `SearchSettings`.
         """
         from t2t_lite.decoding.stream import splitter_of, translate_lines
 
@@ -336,9 +341,9 @@ class LoadedTranslator:
         Args:
           sources: one text, or several.
           targets: the translations of the sources.
-          batch_size: see `__call__`, like all other options.
-          batch_tokens: source tokens per batch.
-          **options: `alpha` and `alignment`.
+          batch_size: see `__call__`.
+          batch_tokens: see `__call__`.
+          **options: `alpha` and `alignment`, see `__call__`.
 
         Returns:
           A `PairScore` with `score`, `log_probability`,
@@ -369,8 +374,10 @@ class LoadedTranslator:
     ) -> "Iterator[PairScore]":
         """Return the scores of a stream of pairs, in input order.
 
-        `stream_options` are `batching`, `first_line` and `note` of
-        `decoding.stream.score_pairs`; for all others see `score`.
+        Args:
+          pairs: the input of `decoding.stream.score_pairs`.
+          stream_options: `batching`, `first_line` and `note` of that function.
+          **options: see `score`.
         """
         from t2t_lite.decoding.stream import score_pairs
 
