@@ -59,8 +59,8 @@ def flops_of_update(sizes):
     return flops.count_training_flops(
         hparams,
         sizes["vocab_size"],
-        *(tokens, tokens),
-        *(sizes["length"], sizes["length"]),
+        (tokens, tokens),
+        (sizes["length"], sizes["length"]),
     )
 
 

@@ -135,7 +135,7 @@ def _decoder(model, sizes, beam_size):
         mapping = list(zip(model.trainable_variables, values, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
             memory, mask = model.encode(inputs)
-            step_fn, cache = model.start_decoding(
+            step_fn, cache = model.init_decoding(
                 memory, mask, beam_size, length
             )
             return beam_search(

@@ -43,7 +43,7 @@ def make_step(sizes, beam_size, precision="float32"):
 
     def search(inputs, limits, longest=length):
         memory, mask = model.encode(inputs)
-        step_fn, cache = model.start_decoding(memory, mask, beam_size, longest)
+        step_fn, cache = model.init_decoding(memory, mask, beam_size, longest)
         return beam_search(
             step_fn,
             model.reorder_cache,

@@ -15,8 +15,8 @@ def make_step(sizes, precision):
     import tensorflow as tf
 
     from t2t_lite.model.transformer import Transformer
-    from t2t_lite.training import devices
-    from t2t_lite.training.devices import choose_strategy
+    from t2t_lite.training import distribute
+    from t2t_lite.training.distribute import choose_strategy
     from t2t_lite.training.update import Updater
 
     hparams = hparams_of(
@@ -40,7 +40,7 @@ def make_step(sizes, precision):
         stats = updater.update([batch], next(numbers)).read()
         return {
             "loss": stats.loss_sum / stats.target_tokens,
-            "peak_bytes": devices.peak_bytes(),
+            "peak_bytes": distribute.peak_bytes(),
         }
 
     return step

@@ -83,9 +83,9 @@ def _run_checks(args: argparse.Namespace) -> None:
 
 
 def _check_devices() -> tuple[bool, str]:
-    from t2t_lite.training import devices
+    from t2t_lite.training import distribute
 
-    usable = devices.gpu_names()
+    usable = distribute.gpu_names()
     present = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
     if present > len(usable):
         return False, (
@@ -93,7 +93,7 @@ def _check_devices() -> tuple[bool, str]:
             "install 't2t-lite[gpu]', and check nvidia-smi and "
             "CUDA_VISIBLE_DEVICES"
         )
-    cores = f"{num_cpus()} core(s) of {devices.processor_name()}"
+    cores = f"{num_cpus()} core(s) of {distribute.processor_name()}"
     return True, f"{', '.join(usable) or 'no GPU'}; {cores}"
 
 

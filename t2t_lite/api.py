@@ -3,18 +3,14 @@
 TensorFlow is imported after all arguments are checked.
 """
 
-import contextlib
-import dataclasses
 import functools
 import json
 import os
 import pathlib
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t2t_lite import plugins, registry
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Request
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
@@ -28,18 +24,11 @@ from t2t_lite.serving.versions import (
     newest_version,
 )
 from t2t_lite.tf_setup import start_tensorflow
-from t2t_lite.training.config import (
-    CONFIG,
-    find_config,
-    require_fitting_vocabularies,
-    versions,
-)
-from t2t_lite.training.options import TrainingOptions, default_output_dir
-from t2t_lite.training.problem_choice import choose_problem
+from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import choose_job
 from t2t_lite.validators import (
     check,
     describe,
-    folder,
     integer,
     one_of,
     optional,
@@ -47,19 +36,10 @@ from t2t_lite.validators import (
 )
 
 if TYPE_CHECKING:
-    from t2t_lite.data.manifest import Manifest
-    from t2t_lite.datagen.generate import DataGenerator
     from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.decoding.stream import Replica
     from t2t_lite.decoding.token_info import TokenDetails
     from t2t_lite.training.run import Run
-
-_FILE_TIMEOUT = 30.0  # seconds until a network file system shows a new file
-# Options that may differ between workers.
-_LOCAL_OPTIONS = (
-    *("usr_dir", "data_dir", "raw_dir", "tfds_dir", "problem_options"),
-    *("workers", "worker", "cluster_timeout", "sustained_tflops", "verbose"),
-)
 
 
 def train(
@@ -70,9 +50,9 @@ def train(
 ) -> "Run | str":
     """Train a run, like the command `t2t-lite-trainer`.
 
-    The function generates missing data, trains, evaluates and saves. The same
-    call resumes a stopped run. In the main thread, Ctrl-C and SIGTERM save the
-    run and raise `Interrupted`; SIGUSR1 saves and continues.
+    It generates missing data, trains, evaluates and saves; the same call
+    resumes a stopped run. In the main thread, Ctrl-C and SIGTERM save the run
+    and raise `Interrupted`; SIGUSR1 saves and continues.
 
     Args:
       problem: the problem or its name; None takes the problem of the run in
@@ -96,212 +76,18 @@ def train(
       T2TLiteError: training failed; the message contains the fix.
     """
     require_known(options, TrainingOptions, "train")
-    job = _plan(problem, hparams, output_dir, TrainingOptions(**options))
+    job = choose_job(problem, hparams, output_dir, TrainingOptions(**options))
     if "tensorflow" not in sys.modules:
         log("Starting TensorFlow.")
     start_tensorflow(job.options.verbose, frozen_weights=False)
-    return job.measure() if job.options.dry_run else job.train()
+    from t2t_lite.training import trainer
+
+    return trainer.dry_run(job) if job.options.dry_run else trainer.train(job)
 
 
 train.__doc__ = (train.__doc__ or "").replace(
     "      OPTIONS", describe(TrainingOptions)
 )
-
-
-def _plan(
-    problem: str | Problem | None,
-    hparams: str | HParams | None,
-    output_dir: str | os.PathLike | None,
-    options: TrainingOptions,
-) -> "_Job":
-    """Check the arguments of `train`, and complete them from the run."""
-    plugins.load_plugins(options.usr_dir)
-    run_dir = check("output_dir", output_dir, folder) if output_dir else None
-    config = find_config(run_dir) if run_dir else None
-    if config is None and (problem is None or hparams is None):
-        raise UsageError(
-            "problem and hparams are required, unless output_dir has a run "
-            f"(got problem={problem}, hparams={hparams}, "
-            f"output_dir={output_dir})."
-        )
-    set_name = None
-    if isinstance(hparams, HParams):
-        values = hparams
-    elif hparams is not None:
-        values, set_name = registry.hparams(hparams), hparams
-    else:
-        config = config or {}
-        values = HParams.from_dict(config["hparams"])
-        set_name = config.get("hparams_set")
-    values = values.override(options.hparams_override)
-    if not run_dir and set_name and problem:
-        name = problem if isinstance(problem, str) else problem.name
-        run_dir = default_output_dir(name, set_name)
-        config = find_config(run_dir)
-    given = options.problem_options or {}
-    task, data_dir = choose_problem(
-        problem, given, options.data_dir, run_dir, config
-    )
-    if not run_dir:
-        raise UsageError(
-            "output_dir is required with hyperparameters that are not a "
-            "registered set."
-        )
-    if not output_dir and task.name != run_dir.parent.name:
-        # The name of text files comes from their options or data.
-        run_dir = default_output_dir(task.name, str(set_name))
-        config = find_config(run_dir)
-    metrics = ("auto", "loss", task.metric)
-    if options.best_metric not in metrics:
-        raise UsageError(
-            f"best_metric must be one of {', '.join(metrics)} for {task.name}; "
-            f"got {options.best_metric!r}."
-        )
-    require_fitting_vocabularies(task, values)
-    return _Job(task, values, set_name, run_dir, data_dir, options, config)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A run to create or to resume."""
-
-    problem: Problem
-    hparams: HParams
-    hparams_set: str | None  # the name, if the hparams are from a set
-    output_dir: pathlib.Path
-    data_dir: pathlib.Path
-    options: TrainingOptions
-    config: Mapping[str, Any] | None  # of an existing run
-
-    def measure(self) -> str:
-        """Return the report of a dry run."""
-        from t2t_lite.training import devices, trainer
-        from t2t_lite.training.memory import dry_run
-
-        options = self.options
-        # Call it before anything runs on the devices.
-        devices.choose_strategy(options.replicas, self.hparams)
-        generator = self._make_generator()  # checks the options of the data
-        if self._has_data:
-            run = self._create_run(generator.run(), dry_run=True)
-            sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
-        else:
-            sizes = self.problem.swap_if_reversed(
-                *self.problem.expected_vocab_sizes()
-            )
-            lines = self._describe_missing_data()
-        trainer.prepare(options.seed, deterministic=False)
-        return "\n".join([*lines, dry_run(self.hparams, sizes, options)])
-
-    def train(self) -> "Run":
-        """Generate missing data, train, and return the run."""
-        from t2t_lite.training import distribute, trainer
-        from t2t_lite.training.model_card import provenance_of
-        from t2t_lite.training.signals import run_lock
-
-        strategy = distribute.make_strategy(self.options, self.hparams)
-        with (
-            distribute.worker_errors(strategy),
-            contextlib.ExitStack() as stack,
-        ):
-            fix = "Start the same command on all workers."
-            distribute.require_equal(strategy, self._shared_settings(), fix)
-            manifest = self._make_generator().run()
-            fix = "Use the same data on all workers."
-            distribute.require_equal(strategy, {"data": manifest.digest}, fix)
-            if distribute.workers_of(strategy)[1] == 0:
-                # Lock the run before its config is compared.
-                stack.enter_context(run_lock(self.output_dir))
-                run = self._create_run(manifest)
-                log(f"Training {self.problem.name} in {run.output_dir}.")
-                run.update_config(conditions=provenance_of(run, self.options))
-                distribute.exchange(strategy, "run")
-            else:
-                distribute.exchange(strategy, "run")  # wait for the chief
-                deadline = time.monotonic() + _FILE_TIMEOUT
-                while not (self.output_dir / CONFIG).exists():
-                    if time.monotonic() > deadline:
-                        raise T2TLiteError(
-                            "output_dir must be a folder that all workers "
-                            f"share; {self.output_dir} lacks the chief's files."
-                        )
-                    time.sleep(0.5)
-                run = self._create_run(manifest, dry_run=True)
-            trainer.train(run, self.options, strategy)
-            # Wait for all workers, and share the training cost.
-            run.config = distribute.exchange(strategy, run.config)[0]
-        return run
-
-    def _shared_settings(self) -> dict[str, Any]:
-        """Return the settings that must be equal on all workers."""
-        options = dataclasses.asdict(self.options)
-        for name in _LOCAL_OPTIONS:
-            del options[name]
-        return {
-            **versions(),
-            "problem": self.problem.name,
-            "problem definition": self.problem.fingerprint(),
-            **self.hparams.to_dict(),
-            **{f"--{name}": str(value) for name, value in options.items()},
-        }
-
-    @property
-    def _has_data(self) -> bool:
-        from t2t_lite.data.manifest import Manifest
-
-        return Manifest.path(self.data_dir, self.problem).exists()
-
-    def _make_generator(self) -> "DataGenerator":
-        from t2t_lite.datagen.generate import DataGenerator
-
-        seed, options = None, self.options
-        if self.config and not self._has_data:  # generate the same data again
-            seed = self.config["data"].get("seed")
-        return DataGenerator(
-            self.problem, self.data_dir, options.raw_dir, options.tfds_dir, seed
-        )
-
-    def _create_run(self, manifest: "Manifest", dry_run: bool = False) -> "Run":
-        from t2t_lite.training.run import Run
-        from t2t_lite.training.warm_start import facts_of_start
-
-        return Run.create(
-            self.output_dir,
-            problem=self.problem,
-            hparams=self.hparams,
-            seed=self.options.seed,
-            data_dir=self.data_dir,
-            manifest=manifest,
-            usr_dir=self.options.usr_dir,
-            hparams_set=self.hparams_set,
-            facts=facts_of_start(
-                self.options,
-                self.problem,
-                self.hparams,
-                self.data_dir,
-                self.config,
-            ),
-            dry_run=dry_run,
-        )
-
-    def _describe_missing_data(self) -> list[str]:
-        """Return a report of missing data, and whether the corpus exists."""
-        from t2t_lite.corpus.download import RawFiles
-
-        problem, options = self.problem, self.options
-        raw = RawFiles(
-            problem.files, options.raw_dir, tfds_dir=options.tfds_dir
-        )
-        try:
-            problem.check_sources(raw)
-            corpus = "its corpus is there"
-        except T2TLiteError as error:
-            corpus = str(error)
-        return [
-            f"missing: {self.data_dir} has no data of {problem.name} yet; the "
-            "same command without `dry_run`, or t2t-lite-datagen, generates it",
-            corpus,
-        ]
 
 
 def load(
@@ -407,10 +193,8 @@ def _load_export(version: pathlib.Path) -> "LoadedTranslator":
 class LoadedTranslator:
     """Translates with a trained model; `t2t_lite.load` returns it.
 
-    Args:
-      name: a description of the model.
-      make_replicas: returns the replicas for search options.
-      run: the run of the model; None for an export.
+    `name` describes the model, and `make_replicas` returns the replicas for
+    search options. An export has no `run`.
     """
 
     def __init__(

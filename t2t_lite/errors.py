@@ -50,11 +50,8 @@ def format_error(error: BaseException, place: bool = True) -> str:
     """Return a one-line description of an exception, with a fix if known.
 
     Examples: "/data/x: No space left on device; free some space, then run the
-    same command again", "ValueError: bad value".
-
-    Args:
-      error: an exception of Python, TensorFlow or this package.
-      place: start with the path of the file that the error names.
+    same command again", "ValueError: bad value". `place` adds the path of the
+    file, if the error names one.
     """
     if isinstance(error, T2TLiteError):
         return str(error).rstrip(".")

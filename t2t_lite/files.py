@@ -35,9 +35,7 @@ def write_file(
 ) -> Iterator[BinaryIO]:
     """Open a new binary file, which replaces `path` if the block succeeds.
 
-    Args:
-      path: the file to write; a symbolic link is resolved.
-      sync_to_disk: see `atomic_replace`.
+    A symbolic link is resolved. For `sync_to_disk` see `atomic_replace`.
     """
     path = resolve_path(path)
     hidden = temp_path(path)
@@ -59,9 +57,8 @@ def write_folder(
 ) -> Iterator[pathlib.Path]:
     """Create a folder, which becomes `path` if the block succeeds.
 
-    Args:
-      path: the folder; missing parents are created.
-      replace: replace an existing folder; False raises OSError.
+    Missing parents are created. Without `replace` an existing folder is an
+    OSError.
     """
     hidden = temp_path(path)
     try:
@@ -100,10 +97,7 @@ def atomic_replace(
 ) -> None:
     """Rename a complete file or folder; an existing file is replaced.
 
-    Args:
-      written: the current path, on the same file system.
-      path: the new path.
-      sync_to_disk: wait for the disk first, for safety against power failures.
+    `sync_to_disk` waits for the disk first, for safety against power failures.
     """
     if sync_to_disk:
         _sync(written)
@@ -133,11 +127,9 @@ def in_progress(folder: pathlib.Path) -> set[str]:
 
 
 def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
-    """Delete temporary files of killed processes.
+    """Delete temporary files of killed processes, by default for all names.
 
-    Args:
-      folder: the folder, in which no other process is writing.
-      name: the name of the written file or folder; "" means all names.
+    No other process may be writing in the folder.
     """
     for path in folder.glob(f".{glob.escape(name) or '*'}.*.tmp"):
         if path.is_dir():

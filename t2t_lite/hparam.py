@@ -148,7 +148,7 @@ class ModelHParams:
         raise UsageError(f"{rule} (got {values}).")
 
     @property
-    def layers(self) -> tuple[int, int]:
+    def num_layers(self) -> tuple[int, int]:
         """The numbers of layers of encoder and decoder."""
         return (
             self.num_encoder_layers or self.num_hidden_layers,
@@ -156,11 +156,7 @@ class ModelHParams:
         )
 
     def vocab_sizes(self, source: int, target: int) -> tuple[int, int]:
-        """Return V of source and target, given the sizes of the vocabularies.
-
-        Raises:
-          UsageError: a size is not a whole number of at least 1.
-        """
+        """Return V of source and target, given sizes of vocabularies."""
         for size in (source, target):
             check("The size of a vocabulary", size, integer(1))
         divisor = self.vocab_divisor

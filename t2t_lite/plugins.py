@@ -64,10 +64,10 @@ def _load_usr_dir(usr_dir):
         return
     before = registry.problem_names(), registry.hparams_names()
     is_imported = usr_dir in sys.modules  # its names may be registered already
-    if (folder / "__init__.py").is_file():
-        _import_or_raise(lambda: _import_package(folder), source, folder)
-    elif folder.is_dir():
-        _import_or_raise(lambda: _import_modules(folder), source, folder)
+    is_package = (folder / "__init__.py").is_file()
+    load = _import_package if is_package else _import_modules
+    if folder.is_dir():
+        _import_or_raise(lambda: load(folder), source, folder)
     else:
         _import_by_name(usr_dir)
     after = registry.problem_names(), registry.hparams_names()

@@ -40,10 +40,8 @@ class Counter:
 
     The `label` names the work, such as "wmt_ende train". `advance` counts
     things, with the plural `unit`, from `done` to `total`. The default stream
-    is stderr. If `stays` is true, the bar remains on the terminal.
-
-    Attributes:
-      is_live: whether the counter is a bar on a terminal.
+    is stderr, and `is_live` is true for a bar on a terminal, which remains
+    there if `stays` is true.
     """
 
     def __init__(

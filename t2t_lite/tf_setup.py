@@ -23,9 +23,8 @@ def start_tensorflow(
 
     Args:
       verbose: show TensorFlow's log messages.
-      frozen_weights: the value of `weights_are_frozen` in this process; None
-        keeps the environment variable. No effect if TensorFlow is already
-        imported.
+      frozen_weights: the value of `weights_are_frozen`, unless TensorFlow is
+        already imported; None keeps the environment variable.
 
     Raises:
       T2TLiteError: Keras has another backend in this process.

@@ -19,18 +19,12 @@ from t2t_lite.errors import UsageError, did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class Validator:
-    """Parses a value, or raises ValueError with the rule.
+    """Parses a value, or raises ValueError with the rule."""
 
-    Attributes:
-      rule: the text after "must be" in an error.
-      parse: returns the parsed value, or raises ValueError, TypeError or
-        OverflowError.
-      metavar: the metavar of flags; "" for a switch.
-    """
-
-    rule: str
+    rule: str  # the text after "must be" in an error
+    # May raise ValueError, TypeError or OverflowError.
     parse: Callable[[Any], Any]
-    metavar: str = "VALUE"
+    metavar: str = "VALUE"  # of flags; "" for a switch
 
     def __call__(self, value: Any) -> Any:
         try:
@@ -40,28 +34,24 @@ class Validator:
 
 
 def check(name: str, value: Any, validator: Callable[[Any], Any]) -> Any:
-    """Return the value parsed by `validator`.
-
-    Raises:
-      UsageError: the value of `name` is not valid.
-    """
+    """Return the parsed value; raise UsageError with its name if not valid."""
     try:
         return validator(value)
     except ValueError as error:
         raise UsageError(f"{name} must be {error}; got {value!r}.") from error
 
 
-def integer(at_least: int, at_most: int | None = None) -> Validator:
+def integer(at_least: int, at_most: float = math.inf) -> Validator:
     """Accept whole numbers in a range."""
     rule = f"a whole number, at least {at_least}"
-    if at_most is not None:
+    if at_most < math.inf:
         rule = f"a whole number from {at_least} to {at_most}"
 
     def parse(value):
         number = int(value) if isinstance(value, str) else value
         _require(isinstance(number, numbers.Integral))
-        _require(not isinstance(number, bool) and number >= at_least)
-        _require(at_most is None or number <= at_most)
+        _require(not isinstance(number, bool))
+        _require(at_least <= number <= at_most)
         return int(number)
 
     return Validator(rule, parse, "N")
@@ -172,14 +162,8 @@ def setting(
 ) -> Any:
     """Return a dataclass field that declares an option.
 
-    The type of the field determines the validator, see `validator_of`.
-
-    Args:
-      default: the default value.
-      help: the help text, with the unit.
-      metavar: the metavar of the flag, "" for a switch; None takes the metavar
-        of the validator.
-      group: the title of the help group.
+    The type of the field determines the validator, see `validator_of`, and by
+    default the metavar of the flag. `group` is the title of a help group.
     """
     metadata = {"help": help, "metavar": metavar, "group": group}
     return dataclasses.field(default=default, metadata=metadata)
@@ -212,11 +196,7 @@ def describe(settings: type) -> str:
 
 
 def require_known(names: Iterable[str], settings: type, owner: str) -> None:
-    """Check that a dataclass, named `owner` in errors, has all options.
-
-    Raises:
-      UsageError: an option is unknown; the message has similar names.
-    """
+    """Raise UsageError if a dataclass, named `owner`, lacks an option."""
     known = [field.name for field in dataclasses.fields(settings)]
     for name in names:
         if name not in known:
@@ -226,11 +206,7 @@ def require_known(names: Iterable[str], settings: type, owner: str) -> None:
 
 
 def validate(instance: Any) -> None:
-    """Replace the values of a frozen dataclass by parsed values.
-
-    Raises:
-      UsageError: a value is not valid.
-    """
+    """Replace the values of a frozen dataclass by parsed values."""
     for field in dataclasses.fields(instance):
         value = getattr(instance, field.name)
         if value is not None or field.default is not None:
@@ -250,9 +226,8 @@ def changed(instance: Any) -> dict[str, Any]:
 def validator_of(annotation: Any) -> Validator:
     """Return the validator of a type annotation.
 
-    Args:
-      annotation: bool, str, a Literal, `Annotated[TYPE, validator]`, or a union
-        of one of these and None.
+    Annotations are bool, str, a Literal, `Annotated[TYPE, validator]`, or a
+    union of one of these and None.
     """
     arguments = get_args(annotation)
     if type(None) in arguments:
@@ -267,14 +242,10 @@ def validator_of(annotation: Any) -> Validator:
 def parse_key_values(
     text: str, name: str, allow_bare_keys: bool = False
 ) -> dict[str, str]:
-    """Parse "key=value,key=value".
+    """Parse "key=value,key=value"; `name` names the text in errors.
 
     Example: "beam_size=4, alpha=0.6" gives {"beam_size": "4", "alpha": "0.6"}.
-
-    Args:
-      text: keys and values; surrounding white space is ignored.
-      name: the name of the text in errors.
-      allow_bare_keys: accept a key without a value, as "true".
+    With `allow_bare_keys` a key without a value is "true".
 
     Raises:
       UsageError: the text does not have this form, or a key is repeated.

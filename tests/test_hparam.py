@@ -43,9 +43,9 @@ def test_odd_sizes_go_with_sines_first():
 
 
 def test_each_stack_may_have_layers_of_its_own():
-    assert HParams(num_hidden_layers=3).layers == (3, 3)
-    assert HParams(num_decoder_layers=2).layers == (6, 2)
-    assert HParams(num_encoder_layers=1).layers == (1, 6)
+    assert HParams(num_hidden_layers=3).num_layers == (3, 3)
+    assert HParams(num_decoder_layers=2).num_layers == (6, 2)
+    assert HParams(num_encoder_layers=1).num_layers == (1, 6)
 
 
 def test_the_models_vocabulary_is_rounded_up():

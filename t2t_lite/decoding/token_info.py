@@ -17,7 +17,7 @@ from t2t_lite.decoding.translator import (
     encode_sources,
 )
 from t2t_lite.errors import UsageError
-from t2t_lite.model.attention_weights import source_attention
+from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.tokenizers.base import EOS_ID, words_of_prefixes
 from t2t_lite.validators import check, one_of, optional
 
@@ -62,7 +62,7 @@ class TokenDetails:
                     "the other backend."
                 )
             if self._aligns:
-                _, layers = translator.single_model.hparams.layers
+                _, layers = translator.single_model.hparams.num_layers
                 self._layer = max(1, layers - 1)
         if self._aligns and translator.constraint is not None:
             raise UsageError(
@@ -118,12 +118,10 @@ class TokenDetails:
                     translator.model.token_log_probs(features)
                 )
             if self._aligns:
+                layers = attention_weights(translator.single_model, features)
+                weights = layers["cross"][self._layer - 1]  # [B, H, T, S]
                 found["sources"] = argmax_alignment(
-                    source_attention(
-                        translator.single_model, features, self._layer
-                    ),
-                    inputs,
-                    tokens,
+                    tf.reduce_mean(weights, axis=1), inputs, tokens
                 )
             return found
 

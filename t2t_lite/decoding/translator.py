@@ -309,7 +309,7 @@ class Translator(tf.Module):
         is_static = longest is not None
         if not is_static:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        step_fn, cache = model.start_decoding(memory, mask, beam_size, longest)
+        step_fn, cache = model.init_decoding(memory, mask, beam_size, longest)
         return beam_search(
             step_fn,
             model.reorder_cache,

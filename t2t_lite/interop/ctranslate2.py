@@ -162,7 +162,7 @@ def _build_spec(translator: Translator) -> Any:
     if attention.num_heads * attention.key_depth != hparams.hidden_size:
         sizes["head_dim"] = attention.key_depth
     transformer = load_ctranslate2().specs.transformer_spec
-    encoder_layers, decoder_layers = hparams.layers
+    encoder_layers, decoder_layers = hparams.num_layers
     spec = transformer.TransformerSpec(
         transformer.TransformerEncoderSpec(encoder_layers, **sizes),
         transformer.TransformerDecoderSpec(decoder_layers, **sizes),

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from t2t_lite.model.layers import Dropout, maybe_init, no_dropout
+from t2t_lite.model.layers import Dropout, add_kernel, no_dropout
 from t2t_lite.model.local_attention import local_attention
 from t2t_lite.model.masks import (
     attention_scores_bias,
@@ -42,7 +42,7 @@ class MultiHeadAttention(keras.layers.Layer):
       attention_dropout: dropout rate of the attention weights, 0-1.
       window: r of restricted self-attention (section 4); a position attends to
         positions at most r // 2 away. None: no restriction.
-      causal: whether a window contains only earlier positions.
+      causal: hide later positions from a window.
       max_relative_position: k, the largest distance of relative position
         representations (arXiv:1803.02155). None: no relative positions.
     """
@@ -74,26 +74,19 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_depth = self.value_depth or size // self.num_heads
         keys = self.num_heads * self.key_depth
         values = self.num_heads * self.value_depth
-        self.query_kernel = self._kernel("query_kernel", size, keys)
-        self.key_kernel = self._kernel("key_kernel", size, keys)
-        self.value_kernel = self._kernel("value_kernel", size, values)
-        self.output_kernel = self._kernel("output_kernel", values, size)
+        self.query_kernel = add_kernel(self, "query_kernel", size, keys)
+        self.key_kernel = add_kernel(self, "key_kernel", size, keys)
+        self.value_kernel = add_kernel(self, "value_kernel", size, values)
+        self.output_kernel = add_kernel(self, "output_kernel", values, size)
         if self.max_relative_position is not None:  # shared by the heads
             rows = 2 * self.max_relative_position + 1
-            self.relative_keys = self._kernel(
-                "relative_keys", rows, self.key_depth
+            self.relative_keys = add_kernel(
+                self, "relative_keys", rows, self.key_depth
             )
-            self.relative_values = self._kernel(
-                "relative_values", rows, self.value_depth
+            self.relative_values = add_kernel(
+                self, "relative_values", rows, self.value_depth
             )
         self.built = True
-
-    def _kernel(self, name, rows, columns):
-        return self.add_weight(
-            shape=(rows, columns),
-            initializer=maybe_init("glorot_uniform"),
-            name=name,
-        )
 
     @property
     def radius(self) -> int | None:
@@ -192,10 +185,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def qkv_kernel(self) -> Tensor:
         """Return the concatenated kernels of queries, keys and values."""
-        return ops.concatenate(
-            [self.scaled_query_kernel(), self.key_kernel, self.value_kernel],
-            axis=1,
-        )
+        kernels = self.scaled_query_kernel(), self.key_kernel, self.value_kernel
+        return ops.concatenate(kernels, axis=1)
 
     def scaled_query_kernel(self) -> Tensor:
         """Return the query kernel, scaled by 1 / sqrt(d_k) (equation 1).
@@ -204,35 +195,15 @@ class MultiHeadAttention(keras.layers.Layer):
         """
         return self.query_kernel * self.key_depth**-0.5
 
-    def relative_tables(self) -> tuple[Tensor | None, Tensor | None]:
-        """Return the relative position tables of keys and values, or Nones."""
-        if self.max_relative_position is None:
-            return None, None
-        return self.relative_keys, self.relative_values
-
     def _split_heads(self, rows, x, depths):
         return split_heads(rows, shape_list(x)[:2], self.num_heads, depths)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_depth": self.key_depth,
-            "value_depth": self.value_depth,
-            "attention_dropout": self.attention_dropout,
-            "window": self.window,
-            "causal": self.causal,
-            "max_relative_position": self.max_relative_position,
-        }
 
 
 def softmax_weights(query: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
     """Return the softmax of equation 1, float32 [B, H, T, S].
 
-    Args:
-      query: float [B, H, T, d_k], scaled.
-      keys: float [B, H, S, d_k].
-      bias: float32, broadcast to [B, H, T, S], added to the scores.
+    Queries, [B, H, T, d_k], are scaled; keys are [B, H, S, d_k]. The bias,
+    float32, is broadcast to [B, H, T, S] and added to the scores.
     """
     scores = batch_matmul(query, keys, transpose_y=True)
     # In float32: a bfloat16 softmax over long sources does not sum to 1.
@@ -255,11 +226,8 @@ def split_heads(
 ) -> list[Tensor]:
     """[B * T, H * sum(depths)] -> [B, H, T, d] for each depth d.
 
-    Args:
-      rows: concatenated projections, such as queries, keys and values.
-      shape: B and T.
-      num_heads: H.
-      depths: units per head of each of the P projections.
+    The rows are P concatenated projections, such as queries, keys and values;
+    `shape` is B and T, and `num_heads` is H.
     """
     if len(set(depths)) == 1:
         # One transposition saves 3 % of a step at d_model 256.

@@ -1,7 +1,5 @@
 """Compute the attention weights of a model for a batch."""
 
-from keras import ops
-
 from t2t_lite.model.masks import padding_mask, source_bias
 from t2t_lite.model.transformer import Features, Transformer
 from t2t_lite.ops import Tensor
@@ -9,44 +7,21 @@ from t2t_lite.ops import Tensor
 
 def attention_weights(
     model: Transformer, features: Features
-) -> dict[str, Tensor]:
+) -> dict[str, list[Tensor]]:
     """Return the attention weights of every layer and head, without dropout.
 
-    Args:
-      model: a built model with N layers per stack.
-      features: `inputs` and `targets` of a call, one pair per row.
-
-    Returns:
-      A dict of float32: `encoder` [N, B, H, S, S], `decoder` [N, B, H, T, T]
-      and `cross` [N, B, H, T, S]. The weights of a position sum to 1. Row t of
-      `decoder` and `cross` belongs to the position that predicts
-      `targets[:, t]`; column t of `decoder` is the target before it.
-    """
-    weights = _weights_by_layer(model, features)
-    return {name: ops.stack(layers) for name, layers in weights.items()}
-
-
-def source_attention(
-    model: Transformer, features: Features, layer: int
-) -> Tensor:
-    """Return the mean attention of one layer's heads to the source.
-
-    Call it in a graph, which prunes the unused layers.
+    A graph prunes the layers whose weights are not used.
 
     Args:
       model: a built model.
       features: `inputs` and `targets` of a call, one pair per row.
-      layer: the number of the decoder layer, from 1.
 
     Returns:
-      float32 [B, T, S]; row t belongs to the position that predicts
-      `targets[:, t]` and sums to 1.
+      A dict with a float32 tensor per layer: `encoder` [B, H, S, S], `decoder`
+      [B, H, T, T] and `cross` [B, H, T, S]. The weights of a position sum to 1.
+      Row t of `decoder` and `cross` belongs to the position that predicts
+      `targets[:, t]`; column t of `decoder` is the target before it.
     """
-    weights = _weights_by_layer(model, features)["cross"]
-    return ops.mean(weights[layer - 1], axis=1)
-
-
-def _weights_by_layer(model, features):
     encoder, decoder, cross = [], [], []
     inputs, targets = features["inputs"], features["targets"]
     real = padding_mask(inputs)

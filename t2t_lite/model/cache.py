@@ -11,6 +11,7 @@ when the search needs more, so a search that ends early never pays for its
 limit. Elsewhere L is the limit.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
@@ -44,37 +45,24 @@ _NO_SLOT = -1
 _GROWTH = 16
 
 
-class LayerWeights(NamedTuple):
-    """The weights of a decoder layer in a step, of the compute dtype."""
-
-    qkv_kernel: Tensor
-    self_output: Tensor
-    query_kernel: Tensor
-    cross_output: Tensor
-    hidden_kernel: Tensor
-    hidden_bias: Tensor
-    output_kernel: Tensor
-    output_bias: Tensor
-    relative_keys: Tensor | None
-    relative_values: Tensor | None
-
-    @classmethod
-    def of(cls, layer: Any, dtype: str) -> Self:
-        """Return the weights of a `DecoderLayer`."""
-        attention, source = layer.self_attention, layer.cross_attention
-        network = layer.feed_forward
-        weights = (
-            attention.qkv_kernel(),
-            attention.output_kernel,
-            source.scaled_query_kernel(),
-            source.output_kernel,
-            network.hidden_kernel,
-            network.hidden_bias,
-            network.output_kernel,
-            network.output_bias,
-            *attention.relative_tables(),
-        )
-        return cls(*(w if w is None else ops.cast(w, dtype) for w in weights))
+def _layer_weights(layer, dtype):
+    """Return the weights of a `DecoderLayer` by name."""
+    attention, source = layer.self_attention, layer.cross_attention
+    network = layer.feed_forward
+    weights = {
+        "qkv_kernel": attention.qkv_kernel(),
+        "self_output": attention.output_kernel,
+        "query_kernel": source.scaled_query_kernel(),
+        "cross_output": source.output_kernel,
+        "hidden_kernel": network.hidden_kernel,
+        "hidden_bias": network.hidden_bias,
+        "output_kernel": network.output_kernel,
+        "output_bias": network.output_bias,
+    }
+    if attention.max_relative_position is not None:
+        weights["relative_keys"] = attention.relative_keys
+        weights["relative_values"] = attention.relative_values
+    return {name: ops.cast(w, dtype) for name, w in weights.items()}
 
 
 class StepWeights(NamedTuple):
@@ -84,7 +72,7 @@ class StepWeights(NamedTuple):
     would take up to twice as long.
     """
 
-    layers: list[LayerWeights]
+    layers: list[dict[str, Tensor]]  # by name
     logits: Tensor  # [D, V]
 
     @classmethod
@@ -93,11 +81,12 @@ class StepWeights(NamedTuple):
     ) -> Self:
         """Return the weights of the `DecoderLayer`s and of the logits."""
         return cls(
-            [LayerWeights.of(layer, dtype) for layer in layers],
+            [_layer_weights(layer, dtype) for layer in layers],
             ops.cast(ops.transpose(softmax.table), dtype),
         )
 
 
+@dataclasses.dataclass
 class DecoderCache:
     """The cache during one decoding step.
 
@@ -111,20 +100,11 @@ class DecoderCache:
         l * K + k.
     """
 
-    def __init__(
-        self,
-        tensors: Tensors,
-        weights: StepWeights,
-        rows: Tensor,
-        bias: Tensor,
-        distances: Tensor | None,
-    ):
-        self.tensors = tensors
-        self._weights = weights
-        self._rows = rows  # int32 [B * H], of this step in keys and values
-        self._bias = bias  # float32 [B, 1, K, L * K]
-        # int32 [L * K], rows of the tables of relative positions, or None.
-        self._distances = distances
+    tensors: Tensors
+    _weights: StepWeights
+    _rows: Tensor  # int32 [B * H], of this step in keys and values
+    _bias: Tensor  # float32 [B, 1, K, L * K]
+    _distances: Tensor | None  # int32 [L * K], rows of relative positions
 
     @classmethod
     def start(
@@ -137,12 +117,8 @@ class DecoderCache:
     ) -> Tensors:
         """Return the tensors before the first step.
 
-        Args:
-          layers: the `DecoderLayer`s.
-          memory: float [B, S, D], from `Transformer.encode`.
-          memory_mask: bool [B, S], from `Transformer.encode`.
-          beam_size: K, hypotheses a sentence.
-          max_length: maximum number of steps, an int or an int32 scalar.
+        The layers are `DecoderLayer`s; for the other arguments see
+        `Transformer.init_decoding`.
         """
         attention, dtype = layers[0].self_attention, memory.dtype
         length = _GROWTH if uses_tf_cpu() else max_length
@@ -170,11 +146,8 @@ class DecoderCache:
     ) -> Self:
         """Return the cache before the keys and values of a step are added.
 
-        Args:
-          tensors: of the last step.
-          weights: of all steps.
-          index: int32 scalar, the position.
-          layer: any `DecoderLayer`.
+        The tensors are those of the previous step, `index` is the position, an
+        int32 scalar, and `layer` any `DecoderLayer`.
         """
         attention = layer.self_attention
         if uses_tf_cpu():
@@ -225,37 +198,41 @@ class DecoderCache:
         names = f"keys_{layer}", f"values_{layer}"
         key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
         query, *new = self._split(
-            dense(x, weights.qkv_kernel), (key_depth, key_depth, value_depth)
+            dense(x, weights["qkv_kernel"]), (key_depth, key_depth, value_depth)
         )
         keys, values = map(self._append, names, new)
         bias = self._bias
         if self._distances is not None:
-            table = ops.take(weights.relative_keys, self._distances, axis=0)
+            table = ops.take(weights["relative_keys"], self._distances, axis=0)
             scores = ops.matmul(query, ops.transpose(table))
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
         shares = ops.cast(softmax_weights(query, keys, bias), values.dtype)
         context = batch_matmul(shares, values)  # [B, H, K, d_v]
         if self._distances is not None:
-            table = ops.take(weights.relative_values, self._distances, axis=0)
+            table = ops.take(
+                weights["relative_values"], self._distances, axis=0
+            )
             context = context + ops.matmul(shares, table)
-        return dense(merge_heads(context), weights.self_output)
+        return dense(merge_heads(context), weights["self_output"])
 
     def attend_source(self, layer: int, x: Tensor) -> Tensor:
         """Return the attention of a layer to the source: [B * K, D]."""
         weights = self._weights.layers[layer]
         keys = self.tensors[f"source_keys_{layer}"]
         values = self.tensors[f"source_values_{layer}"]
-        rows = dense(x, weights.query_kernel)
+        rows = dense(x, weights["query_kernel"])
         (query,) = self._split(rows, (keys.shape[3],))
         shares = softmax_weights(query, keys, self.tensors["source_bias"])
         context = batch_matmul(ops.cast(shares, values.dtype), values)
-        return dense(merge_heads(context), weights.cross_output)
+        return dense(merge_heads(context), weights["cross_output"])
 
     def feed_forward(self, layer: int, x: Tensor) -> Tensor:
         """Return the output of a feed-forward network: [B * K, D]."""
         weights = self._weights.layers[layer]
-        hidden = dense(x, weights.hidden_kernel, weights.hidden_bias, relu=True)
-        return dense(hidden, weights.output_kernel, weights.output_bias)
+        hidden = dense(
+            x, weights["hidden_kernel"], weights["hidden_bias"], relu=True
+        )
+        return dense(hidden, weights["output_kernel"], weights["output_bias"])
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits of `x` [B * K, D]: float32 [B * K, V]."""

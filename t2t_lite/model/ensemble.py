@@ -14,13 +14,8 @@ class Ensemble:
     """Several models with averaged probabilities, for beam search.
 
     `Transformer` documents the methods; the memory and the cache are tuples
-    with one element per model.
-
-    Args:
-      models: built models with equal vocabularies; other hparams may differ.
-
-    Raises:
-      UsageError: there are no models, or the vocabulary sizes differ.
+    with one element per model. The models are built and have vocabularies of
+    equal sizes.
     """
 
     def __init__(self, models: Sequence[Transformer]):
@@ -49,14 +44,14 @@ class Ensemble:
         encoded = [model.encode(inputs) for model in self.models]
         return tuple(memory for memory, _ in encoded), encoded[0][1]
 
-    def start_decoding(
+    def init_decoding(
         self, memory: tuple, *arguments: Any
     ) -> tuple[Callable[..., tuple[Tensor, tuple]], tuple]:
         """Return the step function and the initial caches.
 
-        See `Transformer.start_decoding`; a step returns log-probabilities.
+        See `Transformer.init_decoding`; a step returns log-probabilities.
         """
-        starts = self._each("start_decoding", memory, *arguments)
+        starts = self._each("init_decoding", memory, *arguments)
         step_fns, caches = zip(*starts, strict=True)
 
         def decode_step(ids, index, caches):

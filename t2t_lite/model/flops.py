@@ -24,7 +24,7 @@ def count_parameters(
     hparams: ModelHParams, source_vocab_size: int, target_vocab_size: int
 ) -> dict[str, int]:
     """Return the number of parameters by part of the model."""
-    d, (encoder, decoder) = hparams.hidden_size, hparams.layers
+    d, (encoder, decoder) = hparams.hidden_size, hparams.num_layers
     source, target = hparams.vocab_sizes(source_vocab_size, target_vocab_size)
     attention = 2 * d * _attention_width(hparams)
     tables = _relative_rows(hparams) * sum(_depths(hparams))
@@ -83,7 +83,7 @@ def count_forward_flops(
       source_length: S, in tokens; 0 omits the terms with S.
       target_length: T, in tokens.
     """
-    d, (encoder, decoder) = hparams.hidden_size, hparams.layers
+    d, (encoder, decoder) = hparams.hidden_size, hparams.num_layers
     _, vocab_size = hparams.vocab_sizes(1, target_vocab_size)
     width = _attention_width(hparams)
     visible_source, visible_target = source_length, target_length
@@ -103,26 +103,19 @@ def count_forward_flops(
 def count_training_flops(
     hparams: ModelHParams,
     target_vocab_size: int,
-    source_tokens: float,
-    target_tokens: float,
-    source_length: float,
-    target_length: float,
+    tokens: tuple[float, float],
+    lengths: tuple[float, float],
 ) -> float:
     """Return the FLOPs of training, without padding.
 
     Args:
       hparams: the hparams of the model.
       target_vocab_size: size of the target vocabulary.
-      source_tokens: number of source tokens in all updates.
-      target_tokens: number of target tokens in all updates.
-      source_length: tokens of a source sentence.
-      target_length: tokens of a target sentence.
+      tokens: numbers of source and target tokens in all updates.
+      lengths: tokens of a source and of a target sentence, or of packed rows.
     """
-    source, target = count_forward_flops(
-        hparams, target_vocab_size, source_length, target_length
-    )
-    forward = source_tokens * source + target_tokens * target
-    return TRAINING_PER_FORWARD * forward
+    costs = count_forward_flops(hparams, target_vocab_size, *lengths)
+    return TRAINING_PER_FORWARD * (tokens[0] * costs[0] + tokens[1] * costs[1])
 
 
 def count_step_flops(
@@ -131,7 +124,7 @@ def count_step_flops(
     """Return the FLOPs of an update with `batch_tokens` tokens per side."""
     tokens = hparams.batch_tokens
     return count_training_flops(
-        hparams, target_vocab_size, tokens, tokens, length, length
+        hparams, target_vocab_size, (tokens, tokens), (length, length)
     )
 
 
@@ -149,23 +142,22 @@ def training_cost(
     """Return the cost of training, counted and estimated as in table 2.
 
     Args:
-      hparams: the hparams of the run.
-      target_vocab_size: size of the target vocabulary.
-      lengths: mean tokens of source and target sentences, or of packed rows.
-      work: the result of `trainer.train`.
+      hparams: see `count_training_flops`.
+      target_vocab_size: see `count_training_flops`.
+      lengths: see `count_training_flops`.
+      work: `seconds`, `devices`, `device`, `source_tokens`, `target_tokens`.
       sustained: FLOP/s of one device; None is the paper's value if available.
 
     Returns:
-      `work`, `flops_counted` from the model, `sustained_flops_a_second` and
+      `work`, `flops_counted`, `sustained_flops_a_second` and
       `flops_as_table_2`: seconds of updates x devices x sustained FLOP/s, or
-      None if `sustained` is unknown.
+      None if unknown.
     """
     counted = count_training_flops(
         hparams,
         target_vocab_size,
-        work["source_tokens"],
-        work["target_tokens"],
-        *lengths,
+        (work["source_tokens"], work["target_tokens"]),
+        lengths,
     )
     for device, rate in _PAPER_FLOPS.items():
         if re.search(rf"\b{device}(?![0-9])", work["device"]):  # not K4000

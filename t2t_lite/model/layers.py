@@ -40,40 +40,42 @@ def skip_init(enabled: bool = True) -> Iterator[None]:
         _skips_init.reset(token)
 
 
-def maybe_init(initializer: Any) -> Any:
-    """Return the initializer, or "zeros" within `skip_init()`."""
-    return "zeros" if _skips_init.get() else initializer
+def add_kernel(
+    layer: Any, name: str, rows: int, columns: int, **options: Any
+) -> Any:
+    """Add a weight [rows, columns], by default with Glorot initialization."""
+    options = {"initializer": "glorot_uniform", **options}
+    if _skips_init.get():
+        options["initializer"] = "zeros"
+    return layer.add_weight(shape=(rows, columns), name=name, **options)
 
 
 class DropoutMasks:
     """Dropout of one forward pass; a seed determines all masks.
 
-    Keras' dropout has a counter in a variable, which is not in checkpoints and
-    equal on all replicas. Here a training step passes a seed derived from the
-    run, the update and the accumulation pass. No state is saved, and a pass has
-    the same masks on any replica.
+    Keras' dropout counts in a variable, which checkpoints do not contain. Here
+    no state is saved, and a pass has the same masks on any replica.
 
     Args:
-      seed: int32 [2]; equal seeds give equal sequences of masks. In int32 [3]
-        the third number is the index of the first row in the whole batch; the
-        rows then have the masks that they have in the whole batch.
+      seed: int32 [2]; or int32 [3], where the third number is the index of the
+        first row in the whole batch, so that rows keep their masks.
 
     Attributes:
-      drawn: the number of masks so far; assign a lower number to repeat masks.
+      num_masks: the number so far; assign a lower number to repeat masks.
     """
 
     def __init__(self, seed: Tensor):
         seed = ops.cast(ops.convert_to_tensor(seed), "int32")
         self._seed = seed[:2]
         self._rows_before = seed[2] if seed.shape[0] == 3 else 0
-        self.drawn = 0
+        self.num_masks = 0
 
     def __call__(self, x: Tensor, rate: float) -> Tensor:
         """Zero a fraction `rate` of `x` and scale up the rest."""
         if not dropped_steps(rate):
             return x
-        self.drawn += 1
-        seed = self._seed + ops.array([0, self.drawn], "int32")
+        self.num_masks += 1
+        seed = self._seed + ops.array([0, self.num_masks], "int32")
         return dropout(x, rate, seed, self._rows_before)
 
 
@@ -87,10 +89,7 @@ def no_dropout(x: Tensor, rate: float) -> Tensor:
 class TokenEmbedding(keras.layers.Layer):
     """A table [V, D] for embeddings and logits (arXiv:1706.03762, sec. 3.4).
 
-    Args:
-      vocab_size: V.
-      hidden_size: d_model.
-      scaled: whether to multiply embeddings (not logits) by sqrt(d_model).
+    `scaled` multiplies embeddings, not logits, by sqrt(d_model).
     """
 
     def __init__(
@@ -107,12 +106,12 @@ class TokenEmbedding(keras.layers.Layer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         stddev = self.hidden_size**-0.5
-        self.table = self.add_weight(
-            shape=(self.vocab_size, self.hidden_size),
-            initializer=maybe_init(
-                keras.initializers.RandomNormal(stddev=stddev)
-            ),
-            name="table",
+        self.table = add_kernel(
+            self,
+            "table",
+            self.vocab_size,
+            self.hidden_size,
+            initializer=keras.initializers.RandomNormal(stddev=stddev),
             autocast=False,  # `call` casts only the rows it uses
         )
         self.built = True
@@ -134,14 +133,6 @@ class TokenEmbedding(keras.layers.Layer):
         kernel = ops.transpose(ops.cast(self.table, hidden.dtype))  # [D, V]
         logits = unflatten_rows(dense(hidden, kernel), hidden)
         return ops.cast(logits, "float32")
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "scaled": self.scaled,
-        }
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -191,13 +182,8 @@ def position_signal(
     return ops.reshape(signal, (-1, depth))  # [T, D / 2, 2] -> [T, D]
 
 
-@keras.saving.register_keras_serializable(package="t2t_lite")
-class SinusoidalPositions(keras.layers.Layer):
-    """Sinusoidal positions without weights and without a maximum length."""
-
-    def __init__(self, layout: str = "interleaved", **kwargs: Any):
-        super().__init__(**kwargs)
-        self.layout = layout
+class _Positions(keras.layers.Layer):
+    """Base class of layers that add a vector [D] to each position."""
 
     def call(
         self,
@@ -205,26 +191,37 @@ class SinusoidalPositions(keras.layers.Layer):
         start: int | Tensor = 0,
         positions: Tensor | None = None,
     ) -> Tensor:
-        """Add the signal of positions start...start+T-1 to float [B, T, D].
+        """Add the vectors of positions start...start+T-1 to float [B, T, D].
 
         Args:
           x: float [B, T, D].
           start: position of the first token, an int or an int32 scalar.
           positions: int [B, T] below T, positions of tokens in packed rows.
         """
-        signal = position_signal(
-            start + ops.arange(ops.shape(x)[1]), x.shape[-1], self.layout
-        )
+        vectors = self._vectors(start + ops.arange(ops.shape(x)[1]), x)
         if positions is not None:
-            signal = ops.take(signal, positions, axis=0)  # -> [B, T, D]
-        return ops.cast(ops.cast(x, "float32") + signal, x.dtype)
+            vectors = ops.take(vectors, positions, axis=0)  # -> [B, T, D]
+        return ops.cast(ops.cast(x, "float32") + vectors, x.dtype)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "layout": self.layout}
+    def _vectors(self, positions, x):
+        """Return the vectors, float32 [T, D], of int [T]."""
+        raise NotImplementedError
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
-class LearnedPositions(keras.layers.Layer):
+class SinusoidalPositions(_Positions):
+    """Sinusoidal positions without weights and without a maximum length."""
+
+    def __init__(self, layout: str = "interleaved", **kwargs: Any):
+        super().__init__(**kwargs)
+        self.layout = layout
+
+    def _vectors(self, positions, x):
+        return position_signal(positions, x.shape[-1], self.layout)
+
+
+@keras.saving.register_keras_serializable(package="t2t_lite")
+class LearnedPositions(_Positions):
     """Learned vectors that are added at each position (table 3, row E).
 
     Args:
@@ -245,28 +242,10 @@ class LearnedPositions(keras.layers.Layer):
         )
         self.built = True
 
-    def call(
-        self,
-        x: Tensor,
-        start: int | Tensor = 0,
-        positions: Tensor | None = None,
-    ) -> Tensor:
-        """Add the vectors of positions start...start+T-1 to float [B, T, D].
-
-        Args:
-          x: float [B, T, D].
-          start: position of the first token, an int or an int32 scalar.
-          positions: int [B, T], positions of tokens in packed rows.
-        """
-        if positions is None:
-            positions = start + ops.arange(ops.shape(x)[1])
+    def _vectors(self, positions, x):
         rows = ops.minimum(positions, self.max_length - 1)
-        vectors = ops.take(self.table, rows, axis=0)
-        has_vector = ops.equal(rows, positions)[..., None]
-        return x + ops.where(has_vector, vectors, ops.zeros_like(vectors))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "max_length": self.max_length}
+        vectors = ops.cast(ops.take(self.table, rows, axis=0), "float32")
+        return ops.where(ops.equal(rows, positions)[:, None], vectors, 0.0)
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -287,22 +266,16 @@ class FeedForward(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
-        self.hidden_kernel = self.add_weight(
-            shape=(size, self.filter_size),
-            initializer=maybe_init("glorot_uniform"),
-            name="hidden_kernel",
+        self.hidden_kernel = add_kernel(
+            self, "hidden_kernel", size, self.filter_size
         )
         self.hidden_bias = self.add_weight(
-            shape=(self.filter_size,), initializer="zeros", name="hidden_bias"
+            (self.filter_size,), "zeros", name="hidden_bias"
         )
-        self.output_kernel = self.add_weight(
-            shape=(self.filter_size, size),
-            initializer=maybe_init("glorot_uniform"),
-            name="output_kernel",
+        self.output_kernel = add_kernel(
+            self, "output_kernel", self.filter_size, size
         )
-        self.output_bias = self.add_weight(
-            shape=(size,), initializer="zeros", name="output_bias"
-        )
+        self.output_bias = self.add_weight((size,), "zeros", name="output_bias")
         self.built = True
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
@@ -313,13 +286,6 @@ class FeedForward(keras.layers.Layer):
             hidden = dropout(unflatten_rows(hidden, x), self.relu_dropout)
         rows = dense(hidden, self.output_kernel, self.output_bias)
         return unflatten_rows(rows, x)  # [B * T, D] -> [B, T, D]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "filter_size": self.filter_size,
-            "relu_dropout": self.relu_dropout,
-        }
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
@@ -335,20 +301,15 @@ class LayerNormalization(keras.layers.Layer):
         self.epsilon = epsilon
 
     def build(self, input_shape: Shape) -> None:
-        options = {
-            "shape": (input_shape[-1],),
-            "dtype": "float32",
-            "autocast": False,
-        }
-        self.scale = self.add_weight(
-            initializer="ones", name="scale", **options
+        shape = (input_shape[-1],)
+        self.scale, self.bias = (
+            self.add_weight(
+                shape, initializer, dtype="float32", autocast=False, name=name
+            )
+            for name, initializer in (("scale", "ones"), ("bias", "zeros"))
         )
-        self.bias = self.add_weight(initializer="zeros", name="bias", **options)
         self.built = True
 
     def call(self, x: Tensor) -> Tensor:
         """Float [..., D] -> float [..., D] in the compute dtype."""
         return layer_norm(x, self.scale, self.bias, self.epsilon)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "epsilon": self.epsilon}

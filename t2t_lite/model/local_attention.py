@@ -26,7 +26,7 @@ def local_attention(
     causal: bool,
     drop: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Attend to the positions at most `radius` away.
+    """Return the attention to positions at most `radius` away, [B, H, T, d_v].
 
     Args:
       query: float [B, H, T, d_k], scaled.
@@ -34,11 +34,8 @@ def local_attention(
       values: float [B, H, T, d_v].
       segments: int [B, T], the segment ids; a position attends to its segment.
       radius: visible positions on either side, at least 0.
-      causal: whether to hide the positions after the query.
+      causal: hide the positions after the query.
       drop: dropout of the attention weights.
-
-    Returns:
-      float [B, H, T, d_v], the weighted sums of values.
     """
     length = ops.shape(query)[2]
     block = max(radius, _MIN_BLOCK)

@@ -25,15 +25,9 @@ BLOCK_ROWS = 512
 def smoothed_cross_entropy(
     logits: Tensor, targets: Tensor, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Return the loss of every position, padding included.
+    """Return the loss of every position, padding included, in nats.
 
-    Args:
-      logits: float [..., V].
-      targets: int [...].
-      label_smoothing: probability, in [0, 1), of all other tokens.
-
-    Returns:
-      float32 [...], in nats.
+    Logits are [..., V], targets int [...], and the result is float32 [...].
     """
     logits = ops.cast(logits, "float32")
     vocab_size = logits.shape[-1]
@@ -47,11 +41,7 @@ def smoothed_cross_entropy(
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class SmoothedCrossEntropy(keras.losses.Loss):
-    """Mean `smoothed_cross_entropy` of real targets, for `Model.compile`.
-
-    Args:
-      label_smoothing: probability, in [0, 1), of all other tokens.
-    """
+    """Mean `smoothed_cross_entropy` of real targets, for `Model.compile`."""
 
     def __init__(
         self,
@@ -69,10 +59,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     ) -> Tensor:
         """Return the mean loss of int [B, T] targets under [B, T, V] logits.
 
-        Args:
-          y_true: the targets.
-          y_pred: the logits.
-          sample_weight: float [B] or [B, T], weights of sentences or targets.
+        `sample_weight`, float [B] or [B, T], weights sentences or targets.
         """
         real = ops.cast(padding_mask(y_true), "float32")
         if sample_weight is not None:
@@ -92,18 +79,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
 
 def fused_log_probs(hidden: Tensor, table: Tensor, targets: Tensor) -> Tensor:
-    """Return the log-probability of each target, in blocks of logits.
+    """Return the log-probability of each target, float32 [N], without gradient.
 
-    For training use `fused_cross_entropy_sum`, whose gradient needs less
-    memory.
-
-    Args:
-      hidden: float [N, D], the decoder's output.
-      table: float [V, D], the softmax matrix.
-      targets: int32 [N].
-
-    Returns:
-      float32 [N].
+    The arguments are those of `fused_cross_entropy_sum`.
     """
     columns = ops.transpose(table)
 

@@ -19,16 +19,10 @@ MASKED_SCORE = -1e9
 
 
 class Segments(NamedTuple):
-    """The sentences of packed rows.
+    """The sentences of packed rows; both sides of a pair have the same id."""
 
-    Attributes:
-      segment_ids: int [B, T], the number of each position's sentence, from 1; 0
-        at padding. Both sides of a pair have the same number.
-      positions: int [B, T], the index of each token in its sentence, from 0.
-    """
-
-    segment_ids: Tensor
-    positions: Tensor
+    segment_ids: Tensor  # int [B, T], from 1; 0 at padding
+    positions: Tensor  # int [B, T], the index in the sentence, from 0
 
     @classmethod
     def of(cls, features: Mapping[str, Tensor], side: str) -> Self | None:
@@ -47,11 +41,7 @@ def padding_mask(ids: Tensor) -> Tensor:
 
 
 def causal_mask(length: int | Tensor) -> Tensor:
-    """Return the mask that lets target position t see positions 0..t.
-
-    Returns:
-      bool [1, 1, length, length], True where attention is allowed.
-    """
+    """Return the mask of positions 0..t for each t, bool [1, 1, T, T]."""
     positions = ops.arange(length)
     return (positions[None, :] <= positions[:, None])[None, None]
 
@@ -63,17 +53,14 @@ def band_mask(
     causal: bool,
     offset: int = 0,
 ) -> Tensor:
-    """Return the mask that lets a query see keys at most `radius` away.
+    """Return the mask of keys at most `radius` away: bool [1, 1, T, S].
 
     Args:
-      queries: number of queries, at the positions 0, 1, ...
-      keys: number of keys, at the positions `offset`, `offset + 1`, ...
+      queries: T, the number of queries, at the positions 0, 1, ...
+      keys: S, the number of keys, at the positions `offset`, `offset + 1`, ...
       radius: largest visible distance, at least 0.
-      causal: whether to hide the keys after the query.
+      causal: hide the keys after the query.
       offset: position of the first key.
-
-    Returns:
-      bool [1, 1, queries, keys], True where attention is allowed.
     """
     distances = (ops.arange(keys) + offset)[None] - ops.arange(queries)[:, None]
     last = 0 if causal else radius
@@ -82,16 +69,10 @@ def band_mask(
 
 
 def segment_mask(query_ids: Tensor, key_ids: Tensor) -> Tensor:
-    """Return the mask that lets a position see its own sentence.
+    """Return the mask of a position's own sentence, bool [B, 1, T, S].
 
-    Args:
-      query_ids: int [B, T], the segment id of each query.
-      key_ids: int [B, S], the segment id of each key.
-
-    Returns:
-      bool [B, 1, T, S], True where attention is allowed.
+    The arguments are segment ids, int [B, T] of queries and [B, S] of keys.
     """
-    # [B, 1, T, 1] and [B, 1, 1, S] -> [B, 1, T, S]
     return ops.equal(query_ids[:, None, :, None], key_ids[:, None, None])
 
 
@@ -105,15 +86,10 @@ def source_bias(
     segments: Segments | None = None,
     source_segments: Segments | None = None,
 ) -> Tensor:
-    """Return the bias of attention to the source.
+    """Return the bias of attention to the source, given its padding mask.
 
-    Args:
-      mask: bool [B, S], the padding mask of the source.
-      segments: segments of the queries, [B, T], or None.
-      source_segments: segments of the source, [B, S], or None.
-
-    Returns:
-      float32 [B, 1, 1, S]; with segments, [B, 1, T, S].
+    The result is float32 [B, 1, 1, S]; with the segments of the queries and of
+    the source, it is [B, 1, T, S].
     """
     if segments is None or source_segments is None:
         return attention_scores_bias(mask)[:, None, None, :]
@@ -125,11 +101,7 @@ def source_bias(
 def causal_bias(
     length: int | Tensor, segments: Segments | None = None
 ) -> Tensor:
-    """Return the bias of causal self-attention.
-
-    Returns:
-      float32 [1, 1, T, T]; with segments, [B, 1, T, T].
-    """
+    """Return the causal bias: float32 [1, 1, T, T]; [B, ...] with segments."""
     mask = causal_mask(length)
     if segments is not None:
         ids = segments.segment_ids

@@ -11,26 +11,15 @@ from t2t_lite.ops import Tensor, dense, reshape, unflatten_rows
 
 
 def relative_position_ids(distances: Tensor, max_distance: int) -> Tensor:
-    """Return the table row for each distance from a query to a key.
-
-    Args:
-      distances: int [...], the key's position minus the query's position.
-      max_distance: k.
-    """
+    """Return the table row for each distance, from a query to a key."""
     return ops.clip(distances, -max_distance, max_distance) + max_distance
 
 
 def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
-    """Return the one-hot table row for each query and key.
+    """Return the one-hot table row for each query and key: [T, T, 2k + 1].
 
-    Args:
-      length: T. If all layers pass the same tensor, a graph computes the
-        matrices only once.
-      rows: the number of table rows, 2k + 1.
-      dtype: the dtype of the result.
-
-    Returns:
-      [T, T, 2k + 1].
+    If all layers pass the same length T, a graph computes the matrices once.
+    `rows` is 2k + 1.
     """
     positions = ops.arange(length)
     distances = positions[None, :] - positions[:, None]
@@ -42,10 +31,7 @@ def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
 def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
     """Return the scores of relative positions (eq. 5), float [B, H, T, T].
 
-    Args:
-      query: float [B, H, T, d_k], scaled.
-      table: float [2k + 1, d_k].
-      matrices: from `distance_matrices`.
+    The query is [B, H, T, d_k], scaled, the table [2k + 1, d_k].
     """
     by_distance = dense(query, ops.transpose(table))  # [B * H * T, 2k + 1]
     by_distance = unflatten_rows(by_distance, query)  # [B, H, T, 2k + 1]
@@ -53,15 +39,9 @@ def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
 
 
 def relative_values(weights: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
-    """Return the relative-position term of the output (equation 3).
+    """Return the relative-position term of the output (eq. 3), [B, H, T, d_v].
 
-    Args:
-      weights: float [B, H, T, T], the attention weights.
-      table: float [2k + 1, d_v].
-      matrices: from `distance_matrices`.
-
-    Returns:
-      float [B, H, T, d_v].
+    The attention weights are [B, H, T, T], the table is [2k + 1, d_v].
     """
     by_distance = _multiply_by_query(weights, matrices)  # [B, H, T, 2k + 1]
     return unflatten_rows(dense(by_distance, table), by_distance)

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import keras
 from keras import ops
@@ -38,7 +38,7 @@ Features = Mapping[str, Tensor]
 # `bias` or `segments` of a self-attention call, see `MultiHeadAttention.call`.
 SelfMask = Mapping[str, Tensor]
 
-# The first result of `Transformer.start_decoding`.
+# The first result of `Transformer.init_decoding`.
 StepFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
@@ -52,12 +52,14 @@ class _TransformerLayer(keras.layers.Layer):
     `_enter` returns the input of a sublayer, and `_leave` adds its output.
 
     Args:
-      hparams: the hparams of the model.
+      hparams: fields of `ModelHParams` by name.
     """
 
-    def __init__(self, hparams: ModelHParams, **kwargs: Any):
+    is_decoder = False
+
+    def __init__(self, hparams: Mapping[str, Any], **kwargs: Any):
         super().__init__(**kwargs)
-        self.hparams = hparams
+        self.hparams = ModelHParams(**hparams)
 
     def _enter(self, x, norm):
         return norm(x) if self.hparams.norm_placement == "pre" else x
@@ -74,89 +76,72 @@ class _TransformerLayer(keras.layers.Layer):
             self.hparams.attention_dropout,
             **options,
             name=name,
-            dtype=self.dtype_policy,
-        )
-
-    def _self_attention(self, causal):
-        return self._attention(
-            "self_attention",
-            window=self.hparams.attention_window,
-            causal=causal,
-            max_relative_position=self.hparams.max_relative_position,
+            dtype=self.dtype_policy.name,
         )
 
     def _norm(self, name):
         return LayerNormalization(
-            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy
+            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy.name
         )
 
-    def _build_sublayers(self, input_shape):
-        """Add the feed-forward sublayer, then build all sublayers."""
+    def build(self, input_shape: Shape) -> None:
+        self.self_attention = self._attention(
+            "self_attention",
+            window=self.hparams.attention_window,
+            causal=self.is_decoder,
+            max_relative_position=self.hparams.max_relative_position,
+        )
+        self.self_attention_norm = self._norm("self_attention_norm")
+        if self.is_decoder:
+            self.cross_attention = self._attention("cross_attention")
+            self.cross_attention_norm = self._norm("cross_attention_norm")
         self.feed_forward = FeedForward(
             self.hparams.filter_size,
             self.hparams.relu_dropout,
             name="feed_forward",
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
         self.feed_forward_norm = self._norm("feed_forward_norm")
         for layer in self._flatten_layers(include_self=False, recursive=False):
             layer.build(input_shape)
         self.built = True
 
-    def _apply_feed_forward(self, x, dropout):
+    def self_attention_input(self, x: Tensor) -> Tensor:
+        """Return the input of the self-attention in a call with `x`."""
+        return self._enter(x, self.self_attention_norm)
+
+    def _attend_self(self, x, self_mask, dropout=no_dropout):
+        output = self.self_attention(
+            self.self_attention_input(x), **self_mask, dropout=dropout
+        )
+        return self._leave(x, output, self.self_attention_norm, dropout)
+
+    def _feed_forward(self, x, dropout):
         norm = self.feed_forward_norm
         output = self.feed_forward(self._enter(x, norm), dropout=dropout)
         return self._leave(x, output, norm, dropout)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "hparams": self.hparams.model_kwargs()}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        hparams = ModelHParams(**config["hparams"])
-        return super().from_config({**config, "hparams": hparams})
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class EncoderLayer(_TransformerLayer):
     """Self-attention and feed-forward network (section 3.1)."""
 
-    def build(self, input_shape: Shape) -> None:
-        self.self_attention = self._self_attention(causal=False)
-        self.self_attention_norm = self._norm("self_attention_norm")
-        self._build_sublayers(input_shape)
-
     def call(
         self, x: Tensor, self_mask: SelfMask, dropout: Dropout = no_dropout
     ) -> Tensor:
         """Float [B, S, D] -> float [B, S, D].
 
-        Args:
-          x: float [B, S, D].
-          self_mask: the result of `Transformer.encoder_mask`.
-          dropout: `DropoutMasks` of this pass, or `no_dropout`.
+        The mask is the result of `Transformer.encoder_mask`.
         """
-        y = self.self_attention(
-            self.self_attention_input(x), **self_mask, dropout=dropout
-        )
-        x = self._leave(x, y, self.self_attention_norm, dropout)
-        return self._apply_feed_forward(x, dropout)
-
-    def self_attention_input(self, x: Tensor) -> Tensor:
-        """Return the input of the self-attention in a call with `x`."""
-        return self._enter(x, self.self_attention_norm)
+        x = self._attend_self(x, self_mask, dropout)
+        return self._feed_forward(x, dropout)
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class DecoderLayer(_TransformerLayer):
     """Self-attention, cross-attention and feed-forward network."""
 
-    def build(self, input_shape: Shape) -> None:
-        self.self_attention = self._self_attention(causal=True)
-        self.self_attention_norm = self._norm("self_attention_norm")
-        self.cross_attention = self._attention("cross_attention")
-        self.cross_attention_norm = self._norm("cross_attention_norm")
-        self._build_sublayers(input_shape)
+    is_decoder = True
 
     def call(
         self,
@@ -168,17 +153,10 @@ class DecoderLayer(_TransformerLayer):
     ) -> Tensor:
         """Float [B, T, D] -> float [B, T, D].
 
-        Args:
-          x: float [B, T, D].
-          memory: float [B, S, D], the encoder's output.
-          self_mask: the result of `Transformer.decoder_mask`.
-          memory_bias: float32 [B, 1, 1 or T, S], the result of `source_bias`.
-          dropout: `DropoutMasks` of this pass, or `no_dropout`.
+        The memory, [B, S, D], is the encoder's output; the masks are results of
+        `Transformer.decoder_mask` and `source_bias`.
         """
-        y = self.self_attention(
-            self.self_attention_input(x), **self_mask, dropout=dropout
-        )
-        x = self._leave(x, y, self.self_attention_norm, dropout)
+        x = self._attend_self(x, self_mask, dropout)
         y = self.cross_attention(
             self._enter(x, self.cross_attention_norm),
             bias=memory_bias,
@@ -186,25 +164,17 @@ class DecoderLayer(_TransformerLayer):
             dropout=dropout,
         )
         x = self._leave(x, y, self.cross_attention_norm, dropout)
-        return self._apply_feed_forward(x, dropout)
-
-    def self_attention_input(self, x: Tensor) -> Tensor:
-        """Return the input of the self-attention in a call with `x`."""
-        return self._enter(x, self.self_attention_norm)
+        return self._feed_forward(x, dropout)
 
     def cross_attention_input(self, x: Tensor, self_mask: SelfMask) -> Tensor:
         """Return the input of the cross-attention in a call with `x`."""
-        y = self.self_attention(self.self_attention_input(x), **self_mask)
-        x = self._leave(x, y, self.self_attention_norm)
+        x = self._attend_self(x, self_mask)
         return self._enter(x, self.cross_attention_norm)
 
     def step(self, x: Tensor, cache: DecoderCache, number: int) -> Tensor:
-        """Apply the layer to one position of every hypothesis.
+        """Apply the layer to one position of every hypothesis: [B * K, D].
 
-        Args:
-          x: float [B * K, D].
-          cache: the cache of this step; the keys and values of `x` are added.
-          number: the index of this layer in the decoder, from 0.
+        The cache gets the keys and values of `x`. Layers count from 0.
         """
         norm = self.self_attention_norm
         y = cache.attend_self(number, self._enter(x, norm))
@@ -239,13 +209,12 @@ class Transformer(keras.Model):
         packed rows also `inputs_segmentation`, `inputs_position`,
         `targets_segmentation` and `targets_position`, see `Segments`. The
         pairs of a row do not affect each other.
-      training: whether to apply dropout.
+      training: apply dropout.
 
     Attributes:
-      gradient_checkpointing: whether training recomputes the activations of
-        layers in the backward pass instead of keeping them (arXiv:1604.06174).
-        The results do not change. Only TensorFlow is supported, because JAX
-        rejects dropout within such a layer.
+      gradient_checkpointing: recompute the activations of layers in the
+        backward pass of training instead of keeping them (arXiv:1604.06174),
+        with the same results; on TensorFlow only.
 
     Returns:
       float32 [B, T, V], the logits; row t predicts `targets[:, t]` from the
@@ -268,8 +237,7 @@ class Transformer(keras.Model):
         if isinstance(source_vocab_size, ModelHParams):
             raise UsageError(
                 "Transformer(...) requires sizes by name. For hparams use "
-                "Transformer.from_hparams(hparams, source_vocab_size, "
-                "target_vocab_size)."
+                "Transformer.from_hparams(hparams, source_vocab_size)."
             )
         super().__init__(name=name, dtype=dtype)
         self.hparams = ModelHParams(**hparams)
@@ -298,21 +266,21 @@ class Transformer(keras.Model):
         self.target_space_embedding: Any = lambda x: x
         if self.hparams.target_space_embedding:
             self.target_space_embedding = TargetSpaceEmbedding(
-                name="target_space_embedding", dtype=self.dtype_policy
+                name="target_space_embedding", dtype=self.dtype_policy.name
             )
         self.encoder_positions = self._positions("encoder_positions")
         self.decoder_positions = self._positions("decoder_positions")
-        encoder_layers, decoder_layers = self.hparams.layers
+        encoder_layers, decoder_layers = self.hparams.num_layers
+        options = {
+            "hparams": self.hparams.model_kwargs(),
+            "dtype": self.dtype_policy.name,
+        }
         self.encoder_layers = [
-            EncoderLayer(
-                self.hparams, name=f"encoder_layer_{i}", dtype=self.dtype_policy
-            )
+            EncoderLayer(name=f"encoder_layer_{i}", **options)
             for i in range(encoder_layers)
         ]
         self.decoder_layers = [
-            DecoderLayer(
-                self.hparams, name=f"decoder_layer_{i}", dtype=self.dtype_policy
-            )
+            DecoderLayer(name=f"decoder_layer_{i}", **options)
             for i in range(decoder_layers)
         ]
         self.encoder_norm = self._final_norm("encoder_norm")
@@ -324,14 +292,14 @@ class Transformer(keras.Model):
             self.hparams.hidden_size,
             scaled=self.hparams.embedding_scale == "sqrt_depth",
             name=name,
-            dtype=self.dtype_policy,
+            dtype=self.dtype_policy.name,
         )
 
     def _positions(self, name):
         layout = self.hparams.position_encoding
         if layout == "none":
             return lambda x, start=0, positions=None: x
-        options = {"name": name, "dtype": self.dtype_policy}
+        options = {"name": name, "dtype": self.dtype_policy.name}
         if layout == "learned":
             return LearnedPositions(self.hparams.max_length, **options)
         return SinusoidalPositions(layout, **options)
@@ -341,7 +309,7 @@ class Transformer(keras.Model):
         if self.hparams.norm_placement == "post":
             return lambda x: x
         return LayerNormalization(
-            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy
+            self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy.name
         )
 
     @classmethod
@@ -369,7 +337,7 @@ class Transformer(keras.Model):
             **self.hparams.model_kwargs(),
             "seed": self.seed,
             "name": self.name,
-            "dtype": self.dtype_policy,
+            "dtype": self.dtype_policy.name,
         }
 
     def build(self, input_shape: Any = None) -> None:
@@ -405,34 +373,25 @@ class Transformer(keras.Model):
           seed: int32 [2], the seed of `DropoutMasks`; None disables dropout.
 
         Returns:
-          Two float32 scalars: the sum of the smoothed cross-entropy, in nats,
-          of the real target tokens, and their number.
+          The sum over the real target tokens in nats, and their number.
         """
-        targets = ops.cast(features["targets"], "int32")
-        output = self._decoder_output({**features, "targets": targets}, seed)
-        count = ops.sum(ops.cast(padding_mask(targets), "float32"))
-        loss = fused_cross_entropy_sum(
-            *self._softmax_rows(output, targets), label_smoothing
-        )
-        return loss, count
+        rows = self._softmax_rows(features, seed)
+        count = ops.sum(ops.cast(padding_mask(rows[2]), "float32"))
+        return fused_cross_entropy_sum(*rows, label_smoothing), count
 
     def token_log_probs(self, features: Features) -> Tensor:
-        """Return the log-probability of each target token.
+        """Return the log-probability of each target token in a batch.
 
-        Args:
-          features: the features of a call.
-
-        Returns:
-          float32 [B, T], 0 where the target is padding.
+        The result is float32 [B, T], 0 where the target is padding.
         """
-        targets = ops.cast(features["targets"], "int32")
-        output = self._decoder_output({**features, "targets": targets}, None)
-        log_probs = fused_log_probs(*self._softmax_rows(output, targets))
-        real = ops.cast(padding_mask(targets), "float32")
-        return ops.reshape(log_probs, ops.shape(targets)) * real
+        log_probs = fused_log_probs(*self._softmax_rows(features, None))
+        real = ops.cast(padding_mask(features["targets"]), "float32")
+        return ops.reshape(log_probs, ops.shape(real)) * real
 
-    def _softmax_rows(self, output, targets) -> tuple[Tensor, Tensor, Tensor]:
+    def _softmax_rows(self, features, seed) -> tuple[Tensor, Tensor, Tensor]:
         """Return the arguments of the fused losses: [N, D], [V, D], [N]."""
+        targets = ops.cast(features["targets"], "int32")
+        output = self._decoder_output({**features, "targets": targets}, seed)
         return (  # N = B * T
             ops.reshape(output, (-1, self.hparams.hidden_size)),
             ops.cast(self.softmax_embedding.table, output.dtype),
@@ -454,7 +413,7 @@ class Transformer(keras.Model):
         dropout: Dropout = no_dropout,
         segments: Segments | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the encoder's output.
+        """Return the encoder's output and the padding mask.
 
         Args:
           inputs: int [B, S].
@@ -462,7 +421,7 @@ class Transformer(keras.Model):
           segments: segments of `inputs`; None means one sentence per row.
 
         Returns:
-          float [B, S, D], and the padding mask of `inputs`, bool [B, S].
+          float [B, S, D], and bool [B, S].
         """
         mask = padding_mask(inputs)
         self_mask = self.encoder_mask(mask, segments)
@@ -481,18 +440,10 @@ class Transformer(keras.Model):
         segments: Segments | None = None,
         memory_segments: Segments | None = None,
     ) -> Tensor:
-        """Return the decoder's output for complete targets.
+        """Return the input of the softmax layer, float [B, T, D].
 
-        Args:
-          targets: int [B, T], not shifted.
-          memory: float [B, S, D], from `encode`.
-          memory_mask: bool [B, S], from `encode`.
-          dropout: `DropoutMasks` of this pass, or `no_dropout`.
-          segments: segments of `targets`; None means one sentence per row.
-          memory_segments: segments of the source, or None.
-
-        Returns:
-          float [B, T, D], the input of the softmax layer.
+        Targets, int [B, T], are complete and not shifted. The memory and its
+        mask are from `encode`, which describes the other arguments.
         """
         self_mask = self.decoder_mask(targets, segments)
         memory_bias = source_bias(memory_mask, segments, memory_segments)
@@ -536,12 +487,7 @@ class Transformer(keras.Model):
     def encoder_mask(
         self, mask: Tensor, segments: Segments | None = None
     ) -> SelfMask:
-        """Return the mask of the encoder's self-attention.
-
-        Args:
-          mask: bool [B, S], the padding mask.
-          segments: segments of the source; None means one sentence per row.
-        """
+        """Return the self-attention mask of a padding mask, bool [B, S]."""
         if self.hparams.attention_window is None:
             return {"bias": source_bias(mask, segments, segments)}
         ids = segments.segment_ids if segments else ops.cast(mask, "int32")
@@ -550,18 +496,13 @@ class Transformer(keras.Model):
     def decoder_mask(
         self, targets: Tensor, segments: Segments | None = None
     ) -> SelfMask:
-        """Return the mask of the decoder's self-attention.
-
-        Args:
-          targets: int [B, T].
-          segments: segments of the targets; None means one sentence per row.
-        """
+        """Return the self-attention mask of targets, int [B, T]."""
         if self.hparams.attention_window is None:
             return {"bias": causal_bias(ops.shape(targets)[1], segments)}
         ids = segments.segment_ids if segments else ops.ones_like(targets)
         return {"segments": ids}
 
-    def start_decoding(
+    def init_decoding(
         self,
         memory: Tensor,
         memory_mask: Tensor,
@@ -622,7 +563,7 @@ def _remat(layer, *inputs, dropout, **options):
         mapping = list(zip(layer.variables, values, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
             output = layer(*tensors[: len(inputs)], dropout=masks, **options)
-        dropout.drawn = max(dropout.drawn, masks.drawn)
+        dropout.num_masks = max(dropout.num_masks, masks.num_masks)
         return output
 
     # Reshape gives values: a variable that is read twice has two gradients.

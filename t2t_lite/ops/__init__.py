@@ -41,11 +41,7 @@ def for_xla() -> Iterator[None]:
 
 
 def uses_tf_cpu() -> bool:
-    """Return whether the versions in `tf_cpu` run.
-
-    They do in a TensorFlow graph on a machine without a GPU, but not in
-    `for_xla`.
-    """
+    """Return True in a TensorFlow graph without a GPU, except in `for_xla`."""
     if keras.backend.backend() != "tensorflow" or _for_xla.get():
         return False
     import tensorflow as tf
@@ -84,9 +80,7 @@ def unflatten_rows(rows: Tensor, other: Tensor) -> Tensor:
 def reshape(x: Tensor, shape: Sequence[int | Tensor]) -> Tensor:
     """Return `ops.reshape(x, shape)`, without computing a single unknown size.
 
-    Args:
-      x: of any shape.
-      shape: ints, at most one of them -1, and int32 scalars.
+    The shape has ints, at most one of them -1, and int32 scalars.
     """
     known = [size if isinstance(size, int) else -1 for size in shape]
     return ops.reshape(x, known if known.count(-1) == 1 else shape)
@@ -116,13 +110,8 @@ def dense(
 ) -> Tensor:
     """Multiply `x` [..., A] by `kernel` [A, C]: rows [N, C].
 
-    One matrix product over all positions. Weights are cast to the dtype of `x`.
-
-    Args:
-      x: [..., A].
-      kernel: [A, C].
-      bias: [C], or None.
-      relu: replace negative results by 0.
+    One matrix product over all positions. The kernel and the bias, [C], are
+    cast to the dtype of `x`; `relu` replaces negative results by 0.
     """
     rows = ops.matmul(flatten_rows(x), ops.cast(kernel, x.dtype))
     if bias is not None:
@@ -130,14 +119,10 @@ def dense(
     return ops.relu(rows) if relu else rows
 
 
-@_faster_on_cpu
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """Multiply float [B, H, A, C] by [B, H, C, E]: [B, H, A, E].
 
-    Args:
-      x: float [B, H, A, C].
-      y: of its dtype, [B, H, C, E].
-      transpose_y: `y` is [B, H, E, C].
+    With `transpose_y`, `y` is [B, H, E, C].
     """
     return ops.einsum(f"bhac,bh{'ec' if transpose_y else 'ce'}->bhae", x, y)
 
@@ -152,14 +137,9 @@ def layer_norm(
 ) -> Tensor:
     """Normalize `x` over its last axis (arXiv:1607.06450).
 
-    Statistics are float32 under every precision: a bfloat16 mean over hundreds
-    of units loses the digits that the variance is made of.
-
-    Args:
-      x: float [..., D].
-      scale: float32 [D].
-      bias: float32 [D].
-      epsilon: added to the variance, inside the root.
+    Scale and bias, [D], and statistics are float32 for every dtype of `x`,
+    because a bfloat16 mean loses the digits of the variance. `epsilon` is added
+    to the variance.
     """
     centered = ops.cast(x, "float32")
     centered = centered - ops.mean(centered, axis=-1, keepdims=True)
@@ -172,17 +152,17 @@ def layer_norm(
 def dropout(
     x: Tensor, rate: float, seed: Tensor, rows_before: int | Tensor = 0
 ) -> Tensor:
-    """Zero a share of `x`, a pure function of the seed, and scale up the rest.
+    """Zero a fraction `rate` of `x`, and scale up the rest.
 
-    The share is rounded to a multiple of 2 ** -16, and the rest divided by the
-    share that is really kept: the mean is exact.
+    The result depends only on the arguments. The rate is rounded to a multiple
+    of 2 ** -16, so that the mean is exact.
 
     Args:
       x: float [B, ...].
-      rate: the share, in [0, 1).
+      rate: in [0, 1).
       seed: int32 [2].
-      rows_before: rows of the batch before those of `x`, which then lose the
-        units that they lose in the whole batch.
+      rows_before: rows of the batch before those of `x`, which get the dropout
+        that they get in the whole batch.
     """
     rows, *sizes = ops.shape(x)
     numbers = keras.random.randint(
@@ -194,7 +174,7 @@ def dropout(
 
 
 def dropped_steps(rate: float) -> int:
-    """Return how many of the DROPOUT_STEPS numbers drop a unit."""
+    """Return the number of the DROPOUT_STEPS numbers that drop a unit."""
     return min(round(rate * DROPOUT_STEPS), DROPOUT_STEPS - 1)
 
 
@@ -214,12 +194,9 @@ class _FixedSeed(keras.random.SeedGenerator):
 def new_buffer(
     shape: Sequence[int | Tensor], dtype: str, growing_axis: int
 ) -> Tensor:
-    """Return zeros for `write_rows`.
+    """Return zeros for `write_rows`, given ints or int32 scalars.
 
-    Args:
-      shape: ints or int32 scalars.
-      dtype: the name of a dtype.
-      growing_axis: the axis that a loop may lengthen, if `uses_tf_cpu()`.
+    A loop may lengthen the growing axis if `uses_tf_cpu()`.
     """
     del growing_axis
     return ops.zeros(shape, dtype)
@@ -227,12 +204,9 @@ def new_buffer(
 
 @_faster_on_cpu
 def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
-    """Return the buffer with `values` in some rows; do not read it afterwards.
+    """Return the buffer with `values` [M, A] in `rows`, int32 [M].
 
-    Args:
-      buffer: [N, A], from `new_buffer` or reshaped from it.
-      rows: int32 [M].
-      values: [M, A].
+    The buffer, [N, A], is from `new_buffer`; do not read it afterwards.
     """
     return ops.scatter_update(buffer, rows[:, None], values)
 
@@ -240,9 +214,7 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Return `x[b, rows[b, n]]`: [*B, M, ...] -> [*B, N, ...].
 
-    Args:
-      x: [*B, M, ...].
-      rows: int32 [*B, N]; B may be several axes.
+    The rows are int32 [*B, N]; B may be several axes.
     """
     *batch, count = ops.shape(rows)
     size, *rest = ops.shape(x)[len(batch) :]
@@ -257,12 +229,9 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 @_faster_on_cpu
 def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
-    """Return `x` with `values` added to some rows; rows may repeat.
+    """Return `x` [N, A] with `values` [M, A] added to `rows`, int32 [M].
 
-    Args:
-      x: [N, A].
-      rows: int32 [M].
-      values: of its dtype, [M, A].
+    Rows may repeat.
     """
     return x + ops.segment_sum(values, rows, num_segments=x.shape[0])
 
@@ -281,9 +250,8 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
     """Return the logarithm of the summed exponentials: float32 [..., 1].
 
-    Args:
-      logits: float [..., V].
-      largest: int32 [..., 1], the index of a largest logit, if it is known.
+    Logits are [..., V]; `largest`, int32 [..., 1], is the index of a largest
+    logit, if it is known.
     """
     del largest
     return ops.logsumexp(ops.cast(logits, "float32"), axis=-1, keepdims=True)

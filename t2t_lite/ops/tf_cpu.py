@@ -1,14 +1,15 @@
 """Faster versions of operations, for TensorFlow graphs without a GPU.
 
-`t2t_lite.ops` documents each function and calls it. Here each docstring says
-what is faster. Its gain, plain -> here, was measured on two cores of an AMD
-EPYC with AVX-512 by the sides of `benchmarks/versions.py`, one process with the
-plain version and one without, in turns (medians): a training step of the sizes
-d128 and base, the search of 64 sentences with a beam of 4, or the start until
-the third update of a small model of six layers.
+`t2t_lite.ops` documents each function and calls it. Here each docstring states
+what it replaces and the gain, plain -> here. EPYC means two cores of an AMD
+EPYC with AVX-512, and `versions.py` the sides of `benchmarks/versions.py`: one
+process with the plain version and one without, in turns (medians). They measure
+a training step of the sizes d128 and base, the search of 64 sentences with a
+beam of 4, or the start until the third update of a small six-layer model.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -25,9 +26,9 @@ _BLOCK = 64
 
 
 def shape_list(x: Tensor) -> tuple[int | Tensor, ...]:
-    """Return the sizes of `x`, with fewer operations than `ops.shape`.
+    """Return the sizes of `x`, with fewer operations than `keras.ops.shape`.
 
-    With `reshape_like`: start 10,300 -> 8,700 ms.
+    With `reshape_like`: start 10,300 -> 8,700 ms (EPYC, `versions.py`).
     """
     if None not in x.shape:
         return tuple(x.shape)
@@ -39,15 +40,15 @@ def shape_list(x: Tensor) -> tuple[int | Tensor, ...]:
 
 
 def reshape_like(x: Tensor, other: Tensor) -> Tensor:
-    """Return `x` in the shape of `other`; see `shape_list`."""
+    """Return `x` in the shape of `other`; see `shape_list` for the gain."""
     return tf.reshape(x, tf.shape(other))
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:
     """Return `x + y`, of the same shape and dtype.
 
-    The gradient of TensorFlow's `+` has a dozen operations that find out what
-    was broadcast. Start 9,300 -> 8,700 ms.
+    It replaces `+`, whose gradient has a dozen operations that find out what
+    was broadcast. Start 9,300 -> 8,700 ms (EPYC, `versions.py`).
     """
     return tf.raw_ops.AddN(inputs=[x, y])
 
@@ -55,12 +56,17 @@ def add(x: Tensor, y: Tensor) -> Tensor:
 def dense(
     x: Tensor, kernel: Tensor, bias: Tensor | None = None, relu: bool = False
 ) -> Tensor:
-    """Multiply `x` by `kernel`, with products that oneDNN computes faster."""
+    """Multiply `x` by `kernel`, with products that oneDNN computes faster.
+
+    It replaces `matmul` and `+` by a product with a fused bias, and in training
+    by `_wide_product`, which has the measured gain.
+    """
     kernel = tf.cast(kernel, x.dtype)
     bias = None if bias is None else tf.cast(bias, x.dtype)
+    rows, columns = kernel.shape
+    is_wide = x.dtype == tf.float32 and columns >= max(rows + 1, _WIDE)
     # The rows of a decoding step, [N, A], need no gradient.
-    is_wide = len(x.shape) > 2 and _is_wide(kernel)
-    product = _wide_product if is_wide else _product
+    product = _wide_product if is_wide and len(x.shape) > 2 else _product
     return product(ops.flatten_rows(x), kernel, bias, relu)
 
 
@@ -74,17 +80,12 @@ def _product(x, kernel, bias, relu):
     return tf.nn.relu(rows) if relu else rows
 
 
-def _is_wide(kernel):
-    rows, columns = kernel.shape
-    return kernel.dtype == tf.float32 and columns >= max(rows + 1, _WIDE)
-
-
 def _wide_product(x, kernel, bias, relu):
     """Return `_product`, whose gradient by `x` takes a quarter less time.
 
-    oneDNN is that much slower where it transposes a wide kernel itself, and
-    TensorFlow makes a plain transposition part of the product. Training step at
-    base 4,357 -> 4,260 ms.
+    It replaces TensorFlow's gradient, in which oneDNN transposes a wide kernel
+    itself. The reshapes keep TensorFlow from fusing the transposition again.
+    Training step at base 4,357 -> 4,260 ms (EPYC, `versions.py`).
     """
 
     @tf.custom_gradient
@@ -112,32 +113,14 @@ def _wide_product(x, kernel, bias, relu):
     return product(x, kernel) if bias is None else product(x, kernel, bias)
 
 
-def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
-    """Multiply float [B, H, A, C] by [B, H, C, E].
-
-    Training uses TensorFlow's kernel without broadcasting. In a search A, the
-    beam, is static, and up to 8 rows are multiplied one by one, because oneDNN
-    takes long to set up a small product. No gain was measured: training step at
-    base 4,108 -> 4,080 ms, search at d128 303 -> 311 ms.
-    """
-    rows = x.shape[2]
-    if rows is None:
-        return tf.raw_ops.BatchMatMul(x=x, y=y, adj_y=transpose_y)
-    if rows > 8 or x.dtype != tf.float32:
-        return tf.matmul(x, y, transpose_b=transpose_y)
-    product = tf.raw_ops.BatchMatMulV3(
-        x=x[:, :, :, None], y=y[:, :, None], adj_y=transpose_y, Tout=x.dtype
-    )
-    return tf.squeeze(product, 3)
-
-
 def dropout(
     x: Tensor, rate: float, seed: Tensor, rows_before: int | Tensor = 0
 ) -> Tensor:
     """Zero a share of `x`, and scale up the rest.
 
-    Two units share a random number of 32 bits, where `keras.random` makes each
-    from one of 64 bits, with a division. Training step at d128 231 -> 215 ms.
+    It replaces `keras.random`, which makes each number from 64 bits with a
+    division; here two units share 32 bits. Training step at d128 231 -> 215 ms
+    (EPYC, `versions.py`).
     """
     dropped = ops.dropped_steps(rate)
     keep = _random_int16(x, seed, rows_before) >= dropped - DROPOUT_STEPS // 2
@@ -156,36 +139,36 @@ def dropout(
 def _random_int16(x, seed, rows_before):
     """Return uniform int16 of the shape of `x`."""
     count = tf.size(x)
-    if isinstance(rows_before, int) and rows_before == 0:
-        bits = tf.random.stateless_uniform(
-            tf.reshape((count + 1) // 2, [1]), seed, None, None, tf.int32
-        )
-        bits = tf.bitcast(bits, tf.int16)
-        if not (x.shape and (x.shape[-1] or 1) % 2 == 0):
-            bits = tf.reshape(bits, (-1,))[:count]
-        return reshape_like(bits, x)
-    # They may be too many for 32 bits.
-    before = tf.cast(rows_before, tf.int64) * tf.cast(
-        count // tf.shape(x)[0], tf.int64
-    )
+    words, first = (count + 1) // 2, None
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=seed)
-    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=tf.reshape(count // 2 + 4, [1]),
-        key=key,
+    if not isinstance(rows_before, int):
+        row = tf.cast(count // tf.shape(x)[0], tf.int64)
+        before = tf.cast(rows_before, tf.int64) * row  # may exceed 32 bits
         # Each count of the generator, Philox, gives 128 bits.
-        counter=counter + tf.stack([tf.cast(before // 8, tf.uint64), 0]),
+        counter += tf.stack([tf.cast(before // 8, tf.uint64), 0])
+        words, first = count // 2 + 4, tf.cast(before % 8, tf.int32)
+    bits = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.reshape(words, [1]),
+        key=key,
+        counter=counter,
         alg=tf.random.Algorithm.AUTO_SELECT.value,
         dtype=tf.int32,
     )
-    bits = tf.reshape(tf.bitcast(bits, tf.int16), [-1])
-    first = tf.cast(before % 8, tf.int32)
-    return reshape_like(bits[first : first + count], x)
+    bits = tf.bitcast(bits, tf.int16)
+    if first is not None:
+        bits = tf.reshape(bits, [-1])[first : first + count]
+    elif not (x.shape and (x.shape[-1] or 1) % 2 == 0):  # may be odd
+        bits = tf.reshape(bits, [-1])[:count]
+    return reshape_like(bits, x)
 
 
 def new_buffer(
     shape: Sequence[int | Tensor], dtype: str, growing_axis: int
 ) -> Tensor:
-    """Return zeros for `write_rows`, the growing axis of unknown size."""
+    """Return zeros for `write_rows`, the growing axis of unknown size.
+
+    It replaces `zeros`; see `write_rows` for the gain.
+    """
     # Not `zeros`: a graph merges equal constants, and a write into one buffer
     # would then change all of them.
     buffer = tf.raw_ops.Empty(shape=tf.stack(shape), dtype=dtype, init=True)
@@ -197,18 +180,18 @@ def new_buffer(
 def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     """Write in place.
 
-    `scatter_update` copies the whole buffer for every row that it writes. Stock
-    TensorFlow Serving has this operation, too. With `new_buffer` and a cache
-    that grows: search at d128 409 -> 312 ms.
+    It replaces `scatter_update`, which copies the whole buffer for every row.
+    Stock TensorFlow Serving has this operation, too. With `new_buffer` and a
+    growing cache: search at d128 409 -> 312 ms (EPYC, `versions.py`).
     """
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
 
 
 def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
-    """Add in place if `x` is not read again.
+    """Add in place if `x` is not read again, to save memory.
 
-    `segment_sum` makes another array as large as `x`: for the gradient of the
-    softmax, as large as a block of logits.
+    It replaces `segment_sum`, which makes another array as large as `x`: for
+    the gradient of the softmax, as large as a block of logits.
     """
     return tf.tensor_scatter_nd_add(x, rows[:, None], values)
 
@@ -216,41 +199,35 @@ def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest values, in two stages for wide rows.
 
-    The k largest values of a row lie in the k blocks with the largest maxima,
-    or after the last whole block. Search at d128 364 -> 282 ms.
+    It replaces one `top_k`. The k largest values of a row lie in the k blocks
+    with the largest maxima. Search at d128 364 -> 282 ms (EPYC, `versions.py`).
     """
     top = functools.partial(tf.raw_ops.TopKV2, sorted=True)
     count, size = shape_list(x)
     # A divisor of the size if possible: a rest would copy all the blocks.
     near = [n for n in range(_BLOCK // 2, 2 * _BLOCK + 1) if size % n == 0]
     block = min(near, key=lambda n: abs(n - _BLOCK), default=_BLOCK)
-    whole = size - size % block
-    if size < _TWO_STAGE_WIDTH or whole // block < k:
+    if size < _TWO_STAGE_WIDTH or size // block < k:
         return tuple(top(input=x, k=k))
-    in_blocks = x if whole == size else x[:, :whole]
-    blocks = tf.reshape(in_blocks, (count, whole // block, block))
+    if rest := -size % block:
+        x = tf.pad(x, ((0, 0), (0, rest)), constant_values=-math.inf)
+    blocks = tf.reshape(x, (count, -1, block))
     _, chosen = top(input=tf.reduce_max(blocks, axis=-1), k=k)  # [R, k]
     # In the order of the ids, so that ties go to the smaller id.
     chosen = tf.sort(chosen, axis=-1)
     ids = chosen[..., None] * block + tf.range(block)
     ids = tf.reshape(ids, (count, k * block))
-    values = tf.reshape(
-        tf.gather(blocks, chosen, batch_dims=1), (count, k * block)
-    )
-    if whole < size:
-        rest = tf.broadcast_to(tf.range(whole, size), (count, size - whole))
-        values = tf.concat([values, x[:, whole:]], axis=-1)
-        ids = tf.concat([ids, rest], axis=-1)
-    values, indices = top(input=values, k=k)
+    values = tf.gather(blocks, chosen, batch_dims=1)  # [R, k, block]
+    values, indices = top(input=tf.reshape(values, (count, k * block)), k=k)
     return values, tf.gather(ids, indices, batch_dims=1)
 
 
 def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
     """Return the logarithm of the summed exponentials.
 
-    It is computed from the largest logit and its probability: softmax reads a
-    row once; a difference, exponentials and their sum read it three times.
-    Search at d128 304 -> 292 ms.
+    It replaces `logsumexp`, which reads a row three times, by the largest logit
+    and its probability: softmax reads a row once. Search at d128 304 -> 292 ms
+    (EPYC, `versions.py`).
     """
     logits = tf.cast(logits, tf.float32)
     if largest is None:
@@ -261,10 +238,10 @@ def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
 
 
 def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
-    """Compute `other` before `x`.
+    """Compute `other` before `x`, to save memory.
 
-    TensorFlow computes a cheap operation as early as it can, and its result
-    then keeps its memory until it is used.
+    It replaces `x`: TensorFlow computes a cheap operation as early as it can,
+    and the result then keeps its memory until it is used.
     """
     with tf.control_dependencies([other]):
         return tf.identity(x)

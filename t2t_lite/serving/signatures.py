@@ -226,12 +226,11 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
     return answer
 
 
-def _without_padding(weights: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-    """Set weights [N, B, H, T, S] of NaN and padding to 0; put B first.
+def _without_padding(layers: list[tf.Tensor], real: tf.Tensor) -> tf.Tensor:
+    """Stack the weights of N layers, with 0 for NaN and padding.
 
     `real`, bool [B, T], is False for padding.
     """
-    # [N, B, H, T, S] -> [B, N, H, T, S]
-    weights = tf.transpose(weights, [1, 0, 2, 3, 4])
+    weights = tf.stack(layers, axis=1)  # [B, N, H, T, S]
     is_valid = real[:, None, None, :, None] & tf.math.is_finite(weights)
     return tf.where(is_valid, weights, 0.0)

@@ -54,7 +54,7 @@ class DamagedError(T2TLiteError):
     """A checkpoint, or the file of the best checkpoints, is damaged."""
 
     def __init__(self, path: pathlib.Path, error: Exception):
-        self.reason = f"{path} is damaged ({short(error)})."
+        self.reason = f"{path} is damaged ({first_line(error)})."
         super().__init__(
             f"{self.reason} Restore a backup, or remove it to continue without "
             "it."
@@ -81,11 +81,11 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_ema(self) -> bool:
-        """Whether this is the moving average inside a checkpoint."""
+        """Return True for the moving average inside a checkpoint."""
         return self.path.name == EMA
 
     @property
-    def decoded(self) -> "Checkpoint":
+    def for_inference(self) -> "Checkpoint":
         """The moving average if the checkpoint has one, else the checkpoint."""
         average = self._replace(path=self.path / EMA)
         return average if average.path.is_dir() else self
@@ -145,8 +145,8 @@ def save(
 ) -> Checkpoint:
     """Save variables, tensors or arrays by name, atomically.
 
-    `state` is JSON-serializable and has the `step`. `averaged` is the number of
-    averaged checkpoints, `ema` the moving average, with the same names.
+    The JSON-serializable `state` has the `step`; `averaged` is the number of
+    averaged checkpoints, and `ema` the moving average, with the same names.
 
     Raises:
       SaveError: the checkpoint cannot be written; older checkpoints are intact.
@@ -198,11 +198,7 @@ def save_errors(path: pathlib.Path) -> Iterator[None]:
 
 
 class Reader:
-    """The tensors of a checkpoint by name, with their `shapes`.
-
-    Raises:
-      T2TLiteError: the checkpoint is damaged.
-    """
+    """The tensors of a checkpoint by name, with their `shapes`."""
 
     def __init__(self, path: _Path):
         self._path = pathlib.Path(path)
@@ -242,9 +238,7 @@ class Reader:
 def restore(
     path: _Path, variables: Mapping[str, tf.Variable]
 ) -> dict[str, Any]:
-    """Set variables to the values in a checkpoint, and return its state.
-
-    Only the tensors named in `variables` are read.
+    """Set variables to their values in a checkpoint, and return its state.
 
     Raises:
       T2TLiteError: the checkpoint is damaged, or has other names or shapes.
@@ -279,7 +273,7 @@ def _damage_errors(path):
         raise DamagedError(path, error) from error
 
 
-def short(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """Return the first line of an error about a file."""
     if isinstance(error, (ValueError, IndexError)):
         return str(error).splitlines()[0].rstrip(".")
@@ -291,10 +285,8 @@ def restore_newest(
 ) -> Checkpoint:
     """Restore the newest intact checkpoint with `read`.
 
-    Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning.
-
-    Raises:
-      DamagedError: all checkpoints are damaged; the error names the newest.
+    Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning. If
+    all are damaged, the error names the newest.
     """
     errors: dict[pathlib.Path, DamagedError] = {}
     for found in reversed(list_checkpoints(directory)):
@@ -366,21 +358,21 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
     directory, which = pathlib.Path(directory), str(which)
     steps = list_checkpoints(directory)
     averages = list_checkpoints(directory, averages=True)
-    if which.isdigit():
+    preferred = [each.for_inference for each in steps]
+    has_newest = averages and averages[-1].step in [s.step for s in steps[-1:]]
+    named = {
+        "latest": steps,
+        "average": averages,
+        "ema": [each for each in preferred if each.is_ema],
+        "default": averages if has_newest or not steps else preferred,
+    }
+    if which in named:
+        found = named[which]
+    elif which.isdigit():
         found = [each for each in steps if each.step == int(which)]
     elif which == "best":
         best = [mark["step"] for mark in read_marks(directory)[:1]]
-        found = [each.decoded for each in steps if each.step in best]
-    elif which == "average":
-        found = averages
-    elif which == "latest":
-        found = steps
-    elif which == "ema":
-        found = [each.decoded for each in steps if each.decoded.is_ema]
-    elif which == "default":
-        found = [each.decoded for each in steps]
-        if averages and (not steps or averages[-1].step == steps[-1].step):
-            found = averages
+        found = [each for each in preferred if each.step in best]
     else:
         paths = (directory / which, pathlib.Path(which).expanduser())
         folders = [checkpoint_at(path) for path in paths if path.is_dir()]

@@ -33,16 +33,14 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     still be training.
     """
     configs = [read_config(folder) for folder in folders]
-    rows = [
-        {"run": str(folder), **_progress(folder, config)}
-        for folder, config in zip(folders, configs, strict=True)
-    ]
     settings = [_settings(config) for config in configs]
-    for key in dict.fromkeys(key for each in settings for key in each):
-        values = [each.get(key) for each in settings]
-        if any(value != values[0] for value in values):
-            for row, value in zip(rows, values, strict=True):
+    rows = []
+    for folder, config, own in zip(folders, configs, settings, strict=True):
+        row = {"run": str(folder), **_progress(folder, config)}
+        for key, value in own.items():
+            if any(other.get(key) != value for other in settings):
                 row[key] = value
+        rows.append(row)
     keys = dict.fromkeys(key for row in rows for key in row)
     return [{key: row.get(key) for key in keys} for row in rows]
 
@@ -135,13 +133,7 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
 
 
 def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
-    """Write a PNG with a chart for each value in `metrics.jsonl`, by step.
-
-    The file is written atomically.
-
-    Raises:
-      T2TLiteError: matplotlib is not installed, or the runs have no records.
-    """
+    """Write a PNG with a chart for each value in `metrics.jsonl`, by step."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -165,8 +157,7 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
     colors = [
-        axes[0].plot([], [], color=f"C{index}")[0]
-        for index in range(len(folders))
+        axes[0].plot([], [], color=f"C{i}")[0] for i in range(len(folders))
     ]
     # matplotlib reads text between dollar signs as a formula.
     names = [folder.name.replace("$", r"\$") for folder in folders]

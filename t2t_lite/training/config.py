@@ -41,10 +41,7 @@ def make_config(
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
-    """Return the content of `config.json`.
-
-    `data` has the keys `dir`, `fingerprint` and `seed`.
-    """
+    """Return `config.json`; `data` has `dir`, `fingerprint` and `seed`."""
     options = problem.options
     if usr_dir and (folder := pathlib.Path(usr_dir).expanduser()).is_dir():
         usr_dir = str(folder.resolve())  # otherwise the name of a package
@@ -99,23 +96,24 @@ def versions() -> dict[str, str]:
 
 # Types of the values; "data.dir" is the key "dir" in "data".
 _TYPES = {
-    "problem": str,
-    "problem_options": dict,
-    "problem_fingerprint": str,
-    "hparams": dict,
-    "seed": int,
-    "data": dict,
-    "data.dir": str,
-    "data.fingerprint": str,
-    "data.seed": int,
-    "vocabulary": dict,
-    "conditions": dict,
-    "freeze": list,
-    "usr_dir": str,
+    "problem": "text",
+    "problem_options": "an object or absent",
+    "problem_fingerprint": "text",
+    "hparams": "an object",
+    "seed": "a whole number",
+    "data": "an object",
+    "data.dir": "text",
+    "data.fingerprint": "text",
+    "data.seed": "a whole number, null or absent",
+    "vocabulary": "an object",
+    "conditions": "an object or absent",
+    "freeze": "a list or absent",
+    "usr_dir": "text or null",
 }
-_NAMES = {str: "text", dict: "an object", int: "a whole number", list: "a list"}
-_OPTIONAL = ("problem_options", "conditions", "freeze", "data.seed")
-_NULLABLE = ("data.seed", "usr_dir")
+_NAMES = {
+    **{str: "text", dict: "an object", int: "a whole number", list: "a list"},
+    **{type(None): "null", type(...): "absent"},
+}
 
 
 def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
@@ -171,25 +169,17 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
 def _require_type(config: Any, key: str) -> None:
     value, expected = config, _TYPES[key]
     for name in key.split("."):
-        if name not in value:
-            if key in _OPTIONAL:
-                return
-            raise UsageError(f"the key {key} is missing")
-        value = value[name]
-    fits = type(value) is expected or (value is None and key in _NULLABLE)
-    if not fits or "\\x00" in repr(value):
-        raise UsageError(
-            f"{key} must be {_NAMES[expected]}; got {repr(value)[:80]}"
-        )
+        value = value.get(name, ...)
+    found = _NAMES.get(type(value), "a number")
+    if found not in expected or "\\x00" in repr(value):
+        text = "nothing" if value is ... else repr(value)[:80]
+        raise UsageError(f"{key} must be {expected}; got {text}")
 
 
 def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
     """Return the records of a JSON lines file of a run, in file order.
 
     Incomplete and damaged lines are skipped. A missing file has no records.
-
-    Raises:
-      T2TLiteError: the file cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -227,10 +217,7 @@ def add_evaluation(
     weights: str,
     report: Mapping[str, Any],
 ) -> None:
-    """Append a report of the evaluator, if the run's folder is writable.
-
-    `weights` is the checksum of the weights.
-    """
+    """Append a report on weights with a checksum, if the run is writable."""
     record = {"step": step, "weights": weights, **report}
     with (
         contextlib.suppress(OSError),
@@ -294,9 +281,6 @@ def require_same(
 
     An imported run has no data before its first training run. Only its
     hyperparameters and the content of its vocabularies are compared.
-
-    Raises:
-      T2TLiteError: the configs differ; the message lists the differences.
     """
     with_data = bool(there["data"]["fingerprint"])
     there, here = _identity(there, with_data), _identity(here, with_data)

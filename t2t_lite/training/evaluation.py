@@ -3,8 +3,8 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,6 @@ from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.training.run import Run
 
-T = TypeVar("T")
 _SAMPLES = 10  # translations of dev that are logged
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
@@ -23,12 +22,8 @@ class DevEvaluation:
 
     The workers split the data: `evaluate_shard` evaluates the shard of the
     worker `index`, and `scores` combines all shards. `check` is called after
-    each batch of the loss and each sentence.
-
-    Attributes:
-      metric: the name of the score, such as `dev_bleu`.
-      samples: translations of the last evaluation, always of the same lines,
-        shortest first.
+    each batch of the loss and each sentence. `metric` is the name of the score,
+    such as `dev_bleu`, and `samples` has translations of the last evaluation.
     """
 
     def __init__(
@@ -61,19 +56,21 @@ class DevEvaluation:
             self._run.data.batches("dev"), self._index, None, self._workers
         )
         total = tokens = 0.0
-        for batch in self._checked(batches):
+        for batch in batches:
             sides = {side: batch[side] for side in ("inputs", "targets")}
             loss, count = self._loss_sum(sides)
             total += float(loss)
             tokens += float(count)
+            self._check()
         results = translate_lines(
             self._translator,
             self._texts[0][self._index :: self._workers],
             note=lambda number, text: None,  # equal in every evaluation
         )
-        translations = [
-            result.hypotheses[0].text for result in self._checked(results)
-        ]
+        translations = []
+        for result in results:
+            translations.append(result.hypotheses[0].text)
+            self._check()
         return {"loss": (total, tokens), "translations": translations}
 
     def scores(self, shards: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -124,11 +121,6 @@ class DevEvaluation:
         ):
             return "negative_dev_loss", -scores["dev_loss"]
         return self.metric, score
-
-    def _checked(self, items: Iterable[T]) -> Iterator[T]:
-        for item in items:
-            self._check()  # after the work on the previous item
-            yield item
 
     @functools.cached_property
     def _texts(self) -> tuple[list[str], list[str]]:

@@ -25,10 +25,8 @@ class MetricsFile:
     """An append-only file of JSON records with a `step`, one record per line.
 
     A run that resumes from an older checkpoint, at `step`, records later steps
-    and evaluations again. Readers use the last record of each step.
-
-    Attributes:
-      evaluated: the step and the weights of each evaluation on dev, in order.
+    again; readers use the last record of each step. `evaluated` has the step
+    and the weights of each evaluation on dev, in order.
     """
 
     def __init__(self, path: pathlib.Path, step: int):
@@ -65,11 +63,8 @@ class TrainingLog:
     """Shows and records the progress of training from `step` to `total_steps`.
 
     A terminal shows a progress bar inside the context manager; other streams
-    get a line per record. The default stream is stderr.
-
-    Attributes:
-      metrics: `metrics.jsonl`.
-      note: a function that writes a line to the stream.
+    get a line per record. The default stream is stderr, and `note` writes a
+    line to it.
     """
 
     def __init__(
@@ -105,11 +100,8 @@ class TrainingLog:
         with contextlib.suppress(tf.errors.OpError):
             self._events.close()
 
-    def phase(self, text: str, brief: bool = False) -> None:
-        """Show the current activity, on the bar or in a line.
-
-        Only the bar shows `brief` activities.
-        """
+    def show_status(self, text: str, brief: bool = False) -> None:
+        """Show the activity, on the bar or, unless it is `brief`, in a line."""
         self._line.update(text)
         if not (self._line.is_live or brief):
             self.note(text)
@@ -202,12 +194,7 @@ class Totals:
 
 
 class Meter:
-    """Sums the results of updates, without waiting for the device.
-
-    Attributes:
-      totals: the sums of the run; `timed` adds the seconds.
-      consecutive_skips: the number of updates skipped in a row.
-    """
+    """Sums the results of updates, without waiting for the device."""
 
     def __init__(self, totals: Totals | None = None):
         self.totals = totals or Totals()
@@ -228,11 +215,7 @@ class Meter:
         self.totals.seconds += time.monotonic() - start
 
     def add(self, stats: UpdateStats) -> None:
-        """Add an update, and read the results of earlier updates.
-
-        Earlier updates are done when a new one is enqueued on the device, so
-        reading their results does not block.
-        """
+        """Add an update, and read earlier ones, which are done by now."""
         self._read()
         self._unread.append(stats)
 
@@ -249,9 +232,8 @@ class Meter:
             self.totals.source_tokens += values.source_tokens
             self.totals.target_tokens += values.target_tokens
             self.totals.skipped += int(values.skipped)
-            self.consecutive_skips += 1
-            if not values.skipped:
-                self.consecutive_skips = 0
+            skips = self.consecutive_skips + 1
+            self.consecutive_skips = skips if values.skipped else 0
         self._unread.clear()
 
     @property

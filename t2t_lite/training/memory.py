@@ -14,7 +14,7 @@ from t2t_lite.hparam import HParams
 from t2t_lite.model import flops
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.progress import duration, gib
-from t2t_lite.training import devices
+from t2t_lite.training import distribute
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.update import Updater
 
@@ -45,18 +45,16 @@ def _describe(updater: Updater) -> str:
     return f"{passes} x {rows} sentences of {columns} tokens per side"
 
 
-def try_largest_batch(updater: Updater, phase: Callable[[str], None]) -> None:
-    """Run an update of the largest micro-batches without changing weights.
-
-    Raises:
-      T2TLiteError: the batch does not fit into memory.
-    """
+def try_largest_batch(
+    updater: Updater, show_status: Callable[[str], None]
+) -> None:
+    """Run an update of the largest micro-batches without changing weights."""
     hparams = updater.hparams
     free = f" ({gib(psutil.virtual_memory().available)} free)" * (
-        not devices.is_gpu()
+        not distribute.is_gpu()
     )
     # On a CPU the kernel may kill the process after this line.
-    phase(f"Trying the largest batch: {_describe(updater)}{free}.")
+    show_status(f"Trying the largest batch: {_describe(updater)}{free}.")
     # An update without target tokens is skipped.
     batch = _full_batch(_largest_shape(hparams), hparams.packing, target=0)
     with _memory_errors(updater):
@@ -69,27 +67,25 @@ def _memory_errors(updater: Updater) -> Iterator[None]:
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        device = distribute.device_name()
         steps = 2 * updater.hparams.gradient_accumulation_steps
         raise T2TLiteError(
             f"Out of memory: the largest batch, {_describe(updater)} on each "
-            f"device, does not fit into the memory of {devices.device_name()}. "
+            f"device, does not fit into the memory of {device}. "
             "Use `gradient_checkpointing`; or train a new run with "
             f"`hparams_override=gradient_accumulation_steps={steps}`, a "
             "smaller max_length or a smaller model."
         ) from error
 
 
-def dry_run(
+def measure_update(
     hparams: HParams, vocab_sizes: tuple[int, int], options: TrainingOptions
 ) -> str:
     """Measure one micro-batch of the largest size, and report a whole update.
 
     All micro-batches of an update take the same time and memory.
-
-    Raises:
-      T2TLiteError: the batch does not fit into memory.
     """
-    strategy = devices.choose_strategy(options.replicas, hparams)
+    strategy = distribute.choose_strategy(options.replicas, hparams)
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
     model.gradient_checkpointing = options.gradient_checkpointing
@@ -122,7 +118,7 @@ def dry_run(
         "vocabulary": " and ".join(f"{v:,}" for v in model.vocab_sizes),
         "replicas": updater.replicas,
         "largest batch": _describe(updater),
-        "peak memory": gib(devices.peak_bytes()),
+        "peak memory": gib(distribute.peak_bytes()),
         "seconds per update": f"{seconds:.2f}",
         f"time for {steps:,} updates": duration(seconds * steps),
         "FLOPs per update": f"{step_flops:.3g}",

@@ -20,7 +20,7 @@ from t2t_lite import files, registry
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.progress import log
 from t2t_lite.tf_setup import num_cpus
-from t2t_lite.training import checkpoints, devices
+from t2t_lite.training import checkpoints, distribute
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import (
     EVALUATIONS_FILE,
@@ -53,10 +53,10 @@ def provenance_of(run: Run, options: TrainingOptions) -> dict[str, Any]:
         "train_steps": options.train_steps or run.hparams.train_steps,
         "hardware": {
             "system": platform.platform(),
-            "processor": devices.processor_name(),
+            "processor": distribute.processor_name(),
             "cores": num_cpus(),
             "memory_bytes": psutil.virtual_memory().total,
-            "gpus": devices.gpu_names(),
+            "gpus": distribute.gpu_names(),
         },
         "data": {
             "splits": {
@@ -175,7 +175,16 @@ def scores_of(
     report of `t2t-lite-evaluator`. Scores of a run have a key `weights`.
     """
     metric, best = run.problem.metric, run.progress.best or {"step": None}
-    found: list[dict[str, Any]] = []
+    scores: list[dict[str, Any]] = []
+
+    def add(name: str | None, score: dict[str, Any]) -> None:
+        score = score if weights else {"weights": name, **score}
+        # Users may have edited the records.
+        texts = (score.get("metric"), score.get("split"))
+        is_score = isinstance(score.get("score"), int | float)
+        if is_score and all(isinstance(text, str) for text in texts):
+            scores.extend([score] * (score not in scores))
+
     for record in read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
         selected = step == best["step"]
@@ -187,23 +196,12 @@ def scores_of(
             selected = (step, name) == (weights.step, weights.weights)
         if selected:
             score = {"metric": metric, "score": record.get(f"dev_{metric}")}
-            found.append(
-                {"weights": name, "split": "dev", "beam_size": 1, **score}
-            )
+            add(name, {"split": "dev", "beam_size": 1, **score})
     for report in read_records(run.output_dir / EVALUATIONS_FILE):
         checksum = report.pop("weights", None)
         name = report.pop("checkpoint", f"step {report.pop('step')}")
         if not weights or checksum == weights.checksum:
-            found.append({"weights": name, **report})
-    scores: list[dict[str, Any]] = []
-    for score in found:
-        if weights:
-            del score["weights"]
-        # Users may have edited the records.
-        texts = (score.get("metric"), score.get("split"))
-        is_score = isinstance(score.get("score"), int | float)
-        if is_score and all(isinstance(text, str) for text in texts):
-            scores += [score] * (score not in scores)
+            add(name, report)
     return scores
 
 

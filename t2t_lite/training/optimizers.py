@@ -57,15 +57,12 @@ def _zeros(shape: tf.TensorShape) -> tf.Variable:
 class Optimizer:
     """An optimizer whose updates can be skipped.
 
-    Create it within the strategy's scope.
-
-    Attributes:
-      applied: the number of updates that were not skipped.
-      state: the state of each variable, by name.
+    Create it within the strategy's scope. `applied` is the number of updates
+    that were not skipped.
     """
 
     name: str
-    state: list[dict[str, tf.Variable]]
+    state: list[dict[str, tf.Variable]]  # of each variable, by name
 
     def __init__(self, variables: Iterable[tf.Variable]):
         self._variables = list(variables)
@@ -111,33 +108,26 @@ class Adam(Optimizer):
 
     name = "adam"
 
-    def __init__(
-        self,
-        variables: Iterable[tf.Variable],
-        beta1: float,
-        beta2: float,
-        epsilon: float,
-        weight_decay: float = 0.0,
-    ):
+    def __init__(self, variables: Iterable[tf.Variable], hparams: HParams):
         super().__init__(variables)
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-        self._weight_decay = weight_decay
+        self._hparams = hparams
         self.state = [
             {"mean": _zeros(v.shape), "square": _zeros(v.shape)}
             for v in self._variables
         ]
 
     def _apply(self, gradients, count, learning_rate, finite):
-        beta1_power = tf.pow(self._beta1, count)
-        beta2_power = tf.pow(self._beta2, count)
-        beta1 = tf.where(finite, self._beta1, 1.0)
-        beta2 = tf.where(finite, self._beta2, 1.0)
-        epsilon = tf.constant(self._epsilon)
+        hparams = self._hparams
+        beta1_power = tf.pow(hparams.adam_beta1, count)
+        beta2_power = tf.pow(hparams.adam_beta2, count)
+        beta1 = tf.where(finite, hparams.adam_beta1, 1.0)
+        beta2 = tf.where(finite, hparams.adam_beta2, 1.0)
+        epsilon = tf.constant(hparams.adam_epsilon)
         for variable, state, gradient in zip(
             self._variables, self.state, gradients, strict=True
         ):
-            if self._weight_decay and len(variable.shape) > 1:
-                decay = learning_rate * self._weight_decay
+            if hparams.weight_decay and len(variable.shape) > 1:
+                decay = learning_rate * hparams.weight_decay
                 subtract(variable, decay * read(variable))
             tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
@@ -221,13 +211,7 @@ def make_optimizer(hparams: HParams, variables: list[tf.Variable]) -> Optimizer:
     """Return the optimizer named by the hparam `optimizer`."""
     if hparams.optimizer == "adafactor":
         return Adafactor(variables)
-    return Adam(
-        variables,
-        hparams.adam_beta1,
-        hparams.adam_beta2,
-        hparams.adam_epsilon,
-        hparams.weight_decay,  # HParams requires 0 for adam
-    )
+    return Adam(variables, hparams)
 
 
 class MovingAverage:

@@ -5,18 +5,94 @@ problem, so later commands need no options.
 """
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, find_data, import_hint
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
+from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.problem.text_files import TextFiles
-from t2t_lite.training.config import CONFIG, problem_options
-from t2t_lite.training.options import DATA_DIR
-from t2t_lite.validators import folder
+from t2t_lite.training.config import (
+    CONFIG,
+    find_config,
+    problem_options,
+    require_fitting_vocabularies,
+)
+from t2t_lite.training.options import (
+    DATA_DIR,
+    TrainingOptions,
+    default_output_dir,
+)
+from t2t_lite.validators import check, folder
+
+
+class Job(NamedTuple):
+    """A run to create or to resume."""
+
+    problem: Problem
+    hparams: HParams
+    hparams_set: str | None  # the name, if the hparams are from a set
+    output_dir: pathlib.Path
+    data_dir: pathlib.Path
+    options: TrainingOptions
+    config: Mapping[str, Any] | None  # of an existing run
+
+
+def choose_job(
+    problem: str | Problem | None,
+    hparams: str | HParams | None,
+    output_dir: str | os.PathLike | None,
+    options: TrainingOptions,
+) -> Job:
+    """Check the arguments of `t2t_lite.train`; the run completes them."""
+    plugins.load_plugins(options.usr_dir)
+    run_dir = check("output_dir", output_dir, folder) if output_dir else None
+    config = find_config(run_dir) if run_dir else None
+    if config is None and (problem is None or hparams is None):
+        raise UsageError(
+            "problem and hparams are required, unless output_dir has a run "
+            f"(got problem={problem}, hparams={hparams}, "
+            f"output_dir={output_dir})."
+        )
+    set_name = None
+    if isinstance(hparams, HParams):
+        values = hparams
+    elif hparams is not None:
+        values, set_name = registry.hparams(hparams), hparams
+    else:
+        config = config or {}
+        values = HParams.from_dict(config["hparams"])
+        set_name = config.get("hparams_set")
+    values = values.override(options.hparams_override)
+    if not run_dir and set_name and problem:
+        name = problem if isinstance(problem, str) else problem.name
+        run_dir = default_output_dir(name, set_name)
+        config = find_config(run_dir)
+    given = options.problem_options or {}
+    task, data_dir = choose_problem(
+        problem, given, options.data_dir, run_dir, config
+    )
+    if not run_dir:
+        raise UsageError(
+            "output_dir is required with hyperparameters that are not a "
+            "registered set."
+        )
+    if not output_dir and task.name != run_dir.parent.name:
+        # The name of text files comes from their options or data.
+        run_dir = default_output_dir(task.name, str(set_name))
+        config = find_config(run_dir)
+    metrics = ("auto", "loss", task.metric)
+    if options.best_metric not in metrics:
+        raise UsageError(
+            f"best_metric must be one of {', '.join(metrics)} for {task.name}; "
+            f"got {options.best_metric!r}."
+        )
+    require_fitting_vocabularies(task, values)
+    return Job(task, values, set_name, run_dir, data_dir, options, config)
 
 
 def choose_problem(
@@ -36,7 +112,6 @@ def choose_problem(
     Raises:
       UsageError: the problem or an option is unknown; or text files are neither
         given nor found in `data_dir`, or several are found.
-      T2TLiteError: a manifest or an option in the config is damaged.
     """
     task: Any = problem
     if problem is None:
@@ -129,10 +204,6 @@ def problem_of_run(
     Only `usr_dir`, a folder or package, is imported, and never the folder named
     in the config, which may not be trusted. `to_decode` accepts an unknown
     problem if the config records that decoding works without its code.
-
-    Raises:
-      UsageError: the problem requires a `usr_dir`.
-      T2TLiteError: the problem or one of its options is unknown.
     """
     plugins.load_plugins(usr_dir)
     base_name = config["problem"].removesuffix(registry.REVERSED_SUFFIX)

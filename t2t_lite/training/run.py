@@ -69,12 +69,7 @@ class RunData:
 
     @functools.cached_property
     def manifest(self) -> Manifest:
-        """The manifest in the folder.
-
-        Raises:
-          T2TLiteError: the manifest is missing, or differs from the manifest
-            that the run was created with.
-        """
+        """The manifest in the folder; an error if it changed or is missing."""
         fingerprint, problem = self._config["fingerprint"], self._problem
         if not fingerprint and self.folder == pathlib.Path():
             raise T2TLiteError(
@@ -101,11 +96,7 @@ class RunData:
         return manifest
 
     def check(self) -> pipeline.PaddingReport:
-        """Verify the checksum of every shard and return padding statistics.
-
-        Raises:
-          T2TLiteError: a shard is missing or damaged, or no pair is usable.
-        """
+        """Verify the checksum of every shard and return padding statistics."""
         check_shards(self.folder, self._problem, self.manifest)
         return pipeline.padding_report(
             self.folder,
@@ -154,11 +145,7 @@ class RunData:
         )
 
     def attended_lengths(self) -> tuple[float, float]:
-        """Return the attention lengths of source and target, in positions.
-
-        The length is the length of a packed row, or without packing the mean
-        length of the sentences of train.
-        """
+        """Return the mean lengths of source and target, or of packed rows."""
         if self._order["packing"]:
             width = min(self._sizes.values())
             return width, width
@@ -239,13 +226,11 @@ class Run:
         """Create a run, or return the equal run in the folder.
 
         The folder `data_dir` has the vocabulary and the shards of `manifest`.
-        `facts` are more keys of `config.json`, see `warm_start.facts_of_start`.
+        `facts` are more keys of `config.json`, see `check_warm_start`.
         A `dry_run` checks everything and writes nothing.
 
         Raises:
-          UsageError: a shared embedding conflicts with two vocabularies.
-          T2TLiteError: the folder has a run with another problem, other sizes,
-            other data or another vocabulary, or cannot be written.
+          T2TLiteError: the folder has another run, or cannot be written.
         """
         require_fitting_vocabularies(problem, hparams)
         output_dir = pathlib.Path(output_dir).absolute()
@@ -297,8 +282,7 @@ class Run:
         For `usr_dir` and `to_decode` see `problem_choice.problem_of_run`.
 
         Raises:
-          UsageError: the problem requires a `usr_dir`.
-          T2TLiteError: the run is missing or damaged.
+          T2TLiteError: the run is missing or damaged, or requires `usr_dir`.
         """
         output_dir = pathlib.Path(output_dir).absolute()
         config = read_config(output_dir)
@@ -328,10 +312,7 @@ class Run:
     @property
     def vocab_sizes(self) -> tuple[int, int]:
         """The model's V of source and target."""
-        sizes = [
-            self.encoders[side].vocab_size for side in ("inputs", "targets")
-        ]
-        return self.hparams.vocab_sizes(*sizes)
+        return self.hparams.vocab_sizes(*self._encoder_sizes())
 
     @property
     def progress(self) -> RunProgress:
@@ -355,19 +336,18 @@ class Run:
 
     def model(self) -> Transformer:
         """Return the run's model with newly initialized weights."""
-        sizes = [
-            self.encoders[side].vocab_size for side in ("inputs", "targets")
-        ]
+        sizes = self._encoder_sizes()
         return Transformer.from_hparams(self.hparams, *sizes).build_weights()
+
+    def _encoder_sizes(self):
+        return [
+            self.encoders[each].vocab_size for each in ("inputs", "targets")
+        ]
 
     def load_model(
         self, which: str | int = "default"
     ) -> tuple[Transformer, checkpoints.Checkpoint]:
-        """Return the model with the weights of a checkpoint, see `resolve`.
-
-        Raises:
-          T2TLiteError: the checkpoint is missing, damaged or of another model.
-        """
+        """Return the model with the weights of a checkpoint, see `resolve`."""
         found = checkpoints.resolve(self.checkpoints_dir, which)
         with skip_init():
             model = self.model()
@@ -380,11 +360,8 @@ class Run:
         """Return the models of an ensemble, each as a run and a checkpoint.
 
         The first model is the checkpoint `which` of this run. The `members` are
-        folders of other runs, or names of other checkpoints.
-
-        Raises:
-          UsageError: the vocabularies of the runs differ.
-          T2TLiteError: a run or a checkpoint is missing or damaged.
+        folders of other runs, or names of other checkpoints. All must have the
+        same vocabularies.
         """
         found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
         for member in members:
@@ -437,11 +414,7 @@ class Run:
         )
 
     def update_config(self, **facts: Any) -> None:
-        """Add JSON-serializable facts to `config.json`.
-
-        Raises:
-          SaveError: the file cannot be written.
-        """
+        """Add JSON-serializable facts to `config.json`, or raise SaveError."""
         config = {**self.config, **facts}
         path = self.output_dir / CONFIG
         with checkpoints.save_errors(path):

@@ -22,7 +22,7 @@ def training_rate(hparams: HParams, step: int) -> float:
     if schedule == "paper":
         factor = hparams.learning_rate
         return learning_rate(step, hparams.hidden_size, warmup, factor) * fall
-    shape = share_of_peak(schedule, step, warmup, hparams.train_steps)
+    shape = fraction_of_peak(schedule, step, warmup, hparams.train_steps)
     return hparams.learning_rate * shape * fall
 
 
@@ -58,16 +58,12 @@ def learning_rate(
     The rate rises linearly for `warmup_steps` updates, and then decays with the
     inverse square root of the step. tensor2tensor calls this schedule "noam";
     its later sets have a `schedule_offset` of 1.
-
-    Returns:
-      factor * hidden_size ** -0.5 * min(step ** -0.5, step * warmup_steps **
-      -1.5).
     """
     shape = min(step**-0.5, step * warmup_steps**-1.5)
     return factor * hidden_size**-0.5 * shape
 
 
-def share_of_peak(
+def fraction_of_peak(
     schedule: str, step: int, warmup_steps: int, train_steps: int
 ) -> float:
     """Return the rate of an update as a fraction of the peak rate, 0-1.
@@ -98,9 +94,8 @@ def share_of_peak(
 def cooldown(step: int, train_steps: int, fraction: float) -> float:
     """Return the factor of a linear cooldown (arXiv:2405.18392, section 3).
 
-    The factor decays linearly over the last `fraction` of the updates, to
-    1 / (fraction * train_steps) at `train_steps`. A fraction of 0 is no
-    cooldown.
+    The factor decays over the last `fraction` of the updates, to
+    1 / (fraction * train_steps) at `train_steps`.
     """
     if not fraction:
         return 1.0

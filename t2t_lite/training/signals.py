@@ -48,11 +48,8 @@ class Requests:
     previous handlers, so that a second signal acts immediately.
 
     After `hang_timeout_minutes` without progress the watchdog writes the stacks
-    of all threads to stderr. Training continues, because a file system that
-    hangs may recover.
-
-    `max_minutes` counts from the start of the process, and includes the last
-    save, estimated as `save_seconds`.
+    of all threads to stderr; training may recover. `max_minutes` counts from
+    the start of the process, and includes the last save, `save_seconds`.
     """
 
     def __init__(self, options: TrainingOptions):
@@ -97,7 +94,7 @@ class Requests:
             action = "saving, then stopping; repeat to stop immediately"
         os.write(2, f"\n{name}: {action}.\n".encode())
 
-    def progress(self) -> None:
+    def heartbeat(self) -> None:
         """Restart the hang watchdog."""
         if minutes := self._options.hang_timeout_minutes:
             # A C thread writes the stacks, even if a call holds the GIL.
@@ -152,11 +149,7 @@ def process_seconds() -> float:
 
 @contextlib.contextmanager
 def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
-    """Lock the folder of a run, which is created, against other trainers.
-
-    Two trainers would overwrite each other's checkpoints. The operating system
-    releases the lock when the process ends.
-    """
+    """Create and lock the folder of a run against other trainers."""
     lock = filelock.FileLock(output_dir / ".lock", timeout=0)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)

@@ -1,53 +1,178 @@
-"""The training loop: updates, evaluation, checkpoints, early stopping."""
+"""Training: setup, updates, evaluation, checkpoints, early stopping."""
 
+import contextlib
 import dataclasses
 import math
 import pathlib
 import random
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from t2t_lite import files
+from t2t_lite.corpus.download import RawFiles
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import log
-from t2t_lite.training import checkpoints, distribute
-from t2t_lite.training.devices import device_name
+from t2t_lite.training import checkpoints, distribute, memory
+from t2t_lite.training.config import CONFIG, versions
 from t2t_lite.training.evaluation import DevEvaluation
 from t2t_lite.training.logging import Meter, Totals, TrainingLog
-from t2t_lite.training.memory import try_largest_batch
-from t2t_lite.training.model_card import write_card
+from t2t_lite.training.model_card import provenance_of, write_card
 from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import Job
 from t2t_lite.training.run import Run
 from t2t_lite.training.schedules import last_step
-from t2t_lite.training.signals import Decision, Requests, StopRequested
+from t2t_lite.training.signals import (
+    Decision,
+    Requests,
+    StopRequested,
+    run_lock,
+)
 from t2t_lite.training.update import Updater
-from t2t_lite.training.warm_start import load_initial_weights
+from t2t_lite.training.warm_start import check_warm_start, load_initial_weights
 
 T = TypeVar("T")
 
 MAX_CONSECUTIVE_SKIPS = 10
+_FILE_TIMEOUT = 30.0  # seconds until a network file system shows a new file
+# Options that may differ between workers.
+_LOCAL_OPTIONS = (
+    *("usr_dir", "data_dir", "raw_dir", "tfds_dir", "problem_options"),
+    *("workers", "worker", "cluster_timeout", "sustained_tflops", "verbose"),
+)
 
 
-def train(
+def train(job: Job) -> Run:
+    """Generate missing data, create or open the run of a job, and train it.
+
+    All workers call this function; only the chief writes files. For errors see
+    `train_run`.
+    """
+    options = job.options
+    strategy = distribute.make_strategy(options, job.hparams)
+    is_chief = distribute.workers_of(strategy)[1] == 0
+    with distribute.worker_errors(strategy), contextlib.ExitStack() as stack:
+        fix = "Start the same command on all workers."
+        distribute.require_equal(strategy, _shared_settings(job), fix)
+        manifest = _make_generator(job).run()
+        fix = "Use the same data on all workers."
+        distribute.require_equal(strategy, {"data": manifest.digest}, fix)
+        if is_chief:
+            # Lock the run before its config is compared.
+            stack.enter_context(run_lock(job.output_dir))
+            run = _create_run(job, manifest)
+            log(f"Training {job.problem.name} in {run.output_dir}.")
+            run.update_config(conditions=provenance_of(run, options))
+        distribute.all_gather(strategy, "run")  # wait for the chief
+        if not is_chief:
+            deadline = time.monotonic() + _FILE_TIMEOUT
+            while not (job.output_dir / CONFIG).exists():
+                if time.monotonic() > deadline:
+                    raise T2TLiteError(
+                        "output_dir must be a folder that all workers share; "
+                        f"{job.output_dir} lacks the chief's files."
+                    )
+                time.sleep(0.5)
+            run = _create_run(job, manifest, dry_run=True)
+        train_run(run, options, strategy)
+        # Wait for all workers, and share the training cost.
+        run.config = distribute.all_gather(strategy, run.config)[0]
+    return run
+
+
+def _shared_settings(job: Job) -> dict[str, Any]:
+    """Return the settings that must be equal on all workers."""
+    options = dataclasses.asdict(job.options)
+    return {
+        **versions(),
+        "problem": job.problem.name,
+        "problem definition": job.problem.fingerprint(),
+        **job.hparams.to_dict(),
+        **{
+            f"--{name}": str(value)
+            for name, value in options.items()
+            if name not in _LOCAL_OPTIONS
+        },
+    }
+
+
+def _make_generator(job: Job) -> DataGenerator:
+    seed, options = None, job.options
+    if job.config and not _has_data(job):  # generate the same data again
+        seed = job.config["data"].get("seed")
+    return DataGenerator(
+        job.problem, job.data_dir, options.raw_dir, options.tfds_dir, seed
+    )
+
+
+def _has_data(job: Job) -> bool:
+    return Manifest.path(job.data_dir, job.problem).exists()
+
+
+def _create_run(job: Job, manifest: Manifest, dry_run: bool = False) -> Run:
+    problem, hparams, options = job.problem, job.hparams, job.options
+    return Run.create(
+        job.output_dir,
+        problem=problem,
+        hparams=hparams,
+        seed=options.seed,
+        data_dir=job.data_dir,
+        manifest=manifest,
+        usr_dir=options.usr_dir,
+        hparams_set=job.hparams_set,
+        facts=check_warm_start(
+            options, problem, hparams, job.data_dir, job.config
+        ),
+        dry_run=dry_run,
+    )
+
+
+def dry_run(job: Job) -> str:
+    """Check data and model, measure one pass, and return a report."""
+    options, problem = job.options, job.problem
+    # Call it before anything runs on the devices.
+    distribute.choose_strategy(options.replicas, job.hparams)
+    generator = _make_generator(job)  # checks the options of the data
+    if _has_data(job):
+        run = _create_run(job, generator.run(), dry_run=True)
+        sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
+    else:
+        sizes = problem.swap_if_reversed(*problem.expected_vocab_sizes())
+        lines = [
+            f"missing: {job.data_dir} has no data of {problem.name} yet; the "
+            "same command without `dry_run`, or t2t-lite-datagen, generates it",
+            "its corpus is there",
+        ]
+        try:
+            problem.check_sources(
+                RawFiles(
+                    problem.files, options.raw_dir, tfds_dir=options.tfds_dir
+                )
+            )
+        except T2TLiteError as error:
+            lines[1] = str(error)
+    seed_everything(options.seed)
+    return "\n".join(
+        [*lines, memory.measure_update(job.hparams, sizes, options)]
+    )
+
+
+def train_run(
     run: Run,
     options: TrainingOptions,
     strategy: tf.distribute.Strategy | None = None,
 ) -> None:
     """Train a run to its last update, from its newest checkpoint.
 
-    All workers of a strategy call this function; only the chief writes files.
-    The caller holds the lock of the run's folder, see `signals.run_lock`.
-
-    Args:
-      run: the run, which receives checkpoints, metrics, the model card and the
-        training cost.
-      options: training options; they may change between calls.
-      strategy: the distribution strategy; None creates it from the options.
+    The caller holds the lock of the run's folder, see `signals.run_lock`. The
+    options may change between calls; without a strategy they determine it.
 
     Raises:
       Interrupted: a signal arrived or the time limit is reached; the run is
@@ -58,7 +183,9 @@ def train(
     is_chief = distribute.workers_of(strategy)[1] == 0
     try:
         with Requests(options) as requests:
-            prepare(run.seed, options.deterministic, options.check_numerics)
+            seed_everything(
+                run.seed, options.deterministic, options.check_numerics
+            )
             run.data.batches("dev")  # raises errors before training starts
             trainer = Trainer(run, options, strategy, requests)
             trainer.restore()
@@ -70,8 +197,8 @@ def train(
             write_card(run)
 
 
-def prepare(
-    seed: int, deterministic: bool, check_numerics: bool = False
+def seed_everything(
+    seed: int, deterministic: bool = False, check_numerics: bool = False
 ) -> None:
     """Set the seed and the determinism of the process, before building models.
 
@@ -88,16 +215,12 @@ def prepare(
 class Trainer:
     """The training loop of a run.
 
-    Dropout seeds are computed from the run's seed and the numbers of the update
-    and of the micro-batch; the order of the data is computed from the seed and
-    the position. So neither has state. `train` describes the arguments.
+    The seed, the numbers of update and micro-batch, and the position in the
+    data determine dropout and the order of the data, so neither has state.
 
     Attributes:
-      model: the model in training.
-      updater: the `Updater` of the model.
       step: the number of updates so far, skipped updates included.
       position: the `pipeline.Position` of the next micro-batch.
-      meter: the results of the updates.
       saved_step: the step of the last checkpoint; 0 without a checkpoint.
     """
 
@@ -141,13 +264,44 @@ class Trainer:
         self._decision_is_wanted = False
         self._batches: Iterator[dict[str, Any]] | None = None
 
-    def train(self) -> None:
-        """Train to the last update or early stopping, evaluate and average.
+    def restore(self) -> None:
+        """Restore the newest checkpoint, or load the initial weights."""
+        name = self._run_on_chief(self._restore_newest)
+        if name is None:
+            load_initial_weights(self.run, self.model)
+            if self.updater.average:
+                self.updater.average.reset()
+            return
+        path = self.run.checkpoints_dir / name
+        if not self._is_chief:
+            self._read(path)
+        state = checkpoints.Reader(path).state
+        self.step = self.saved_step = state["step"]
+        self.position = state["position"]
+        fields = [field.name for field in dataclasses.fields(Totals)]
+        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
 
-        Raises:
-          Interrupted: a signal arrived or the time limit is reached; the run is
-            saved.
-        """
+    def _restore_newest(self) -> str | None:
+        """Restore the newest intact checkpoint and return its name."""
+        directory = self.run.checkpoints_dir
+        checkpoints.read_marks(directory)  # raises an error for damaged marks
+        if not checkpoints.list_checkpoints(directory):
+            if self._resumes or self.run.config.get("has_checkpoints"):
+                raise T2TLiteError(
+                    f"{directory} has no checkpoint, but the run was saved. "
+                    "Restore the checkpoints, check that their disk is "
+                    "mounted, or choose another `output_dir`."
+                )
+            return None
+        return checkpoints.restore_newest(directory, self._read).path.name
+
+    def _read(self, path: pathlib.Path) -> None:
+        checkpoints.restore(path, self.tensors())
+        if averages := self._averages():
+            checkpoints.restore(path / checkpoints.EMA, averages)
+
+    def train(self) -> None:
+        """Train to the last update or early stopping, evaluate and average."""
         run, requests = self.run, self._requests
         self._dev = DevEvaluation(
             run,
@@ -167,13 +321,15 @@ class Trainer:
             ) as self._log,
         ):
             try:
-                self._log.phase("Checking the data.")
+                self._log.show_status("Checking the data.")
                 self._log.note(str(run.data.check()))
                 # An estimate: three float32 per parameter at 100 MB/s.
                 requests.save_seconds = 12 * self.model.count_params() / 100e6
-                requests.progress()
+                requests.heartbeat()
                 if self.step < self._steps:
-                    try_largest_batch(self.updater, self._log.phase)
+                    memory.try_largest_batch(
+                        self.updater, self._log.show_status
+                    )
                 if self.step:
                     self._log.note(
                         f"Resuming from update {self.step} in {run.output_dir}"
@@ -195,7 +351,7 @@ class Trainer:
         # The last process may have stopped before an evaluation.
         stop_early = bool(self.step) and self._evaluate_if_due()
         if self.step < self._steps and not stop_early:
-            self._log.phase("Tracing the graphs in the first update.")
+            self._log.show_status("Tracing the graphs in the first update.")
         while self.step < self._steps and not stop_early:
             with self._requests.timing_update():
                 self.update()
@@ -207,32 +363,9 @@ class Trainer:
                 raise StopRequested(decision.stop)
             stop_early = self._evaluate_if_due()
 
-    def cost(self) -> dict[str, Any]:
-        """Return the training cost up to the current step."""
-        run, options = self.run, self._options
-        train_stats = {
-            **dataclasses.asdict(self.meter.totals),
-            "devices": self._strategy.num_replicas_in_sync,
-            "device": device_name(),
-        }
-        tflops = options.sustained_tflops
-        cost = flops.training_cost(
-            run.hparams,
-            run.vocab_sizes[1],
-            run.data.attended_lengths(),
-            train_stats,
-            tflops and tflops * 1e12,
-        )
-        parameters = self.model.count_params()
-        return {"step": self.step, "parameters": parameters, **cost}
-
     def _check(self) -> None:
-        """Report progress, and raise `StopRequested` if a stop is requested.
-
-        It is called between accumulation passes and evaluation batches. An
-        interrupted update leaves the weights unchanged.
-        """
-        self._requests.progress()
+        """Report progress, and raise `StopRequested` if a stop is requested."""
+        self._requests.heartbeat()
         self._requests.check()
 
     def update(self) -> None:
@@ -247,7 +380,7 @@ class Trainer:
             stats = self.updater.update(
                 batches,
                 self.step + 1,
-                self._check if single else self._requests.progress,
+                self._check if single else self._requests.heartbeat,
                 lambda: any(self._requests.decide(self.step + 1)),
             )
             self.step += 1
@@ -263,11 +396,8 @@ class Trainer:
             return decision
         if not self._decision_is_wanted:
             return Decision()
-        saves, stops = zip(*self._exchange(decision), strict=True)
+        saves, stops = zip(*self._all_gather(decision), strict=True)
         return Decision(any(saves), next(filter(None, stops), None))
-
-    def _exchange(self, value: Any) -> list[Any]:
-        return distribute.exchange(self._strategy, value)
 
     def _report(self, is_last: bool) -> None:
         """Log progress if due, and fail after too many skipped updates."""
@@ -309,7 +439,7 @@ class Trainer:
             step > best and weights == self._ranked
             for step, weights in self._log.metrics.evaluated
         )
-        worse = self._exchange(worse)[0]
+        worse = self._all_gather(worse)[0]
         if worse < self._options.early_stopping_patience:
             return False
         self._log.note(
@@ -339,7 +469,7 @@ class Trainer:
         log = self._log
         if self._is_evaluated(self.step, weights):
             return
-        log.phase("evaluating on dev", brief=True)
+        log.show_status("evaluating on dev", brief=True)
         self.meter.read()
         shard: dict[str, Any] = {}
         reason = ""
@@ -348,7 +478,7 @@ class Trainer:
             shard = self._dev.evaluate_shard()
         except StopRequested as stop:
             reason = str(stop)
-        shards, reasons = zip(*self._exchange((shard, reason)), strict=True)
+        shards, reasons = zip(*self._all_gather((shard, reason)), strict=True)
         if any(reasons):
             raise StopRequested(next(filter(None, reasons)))
         scores = self._dev.scores(shards)
@@ -366,18 +496,17 @@ class Trainer:
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Return whether the chief's metrics have the evaluation."""
-        return self._exchange((step, weights) in self._log.metrics.evaluated)[0]
+        return self._all_gather((step, weights) in self._log.metrics.evaluated)[
+            0
+        ]
 
     def _average(self) -> None:
-        """Average the last checkpoints, load the average and evaluate it.
-
-        Runs with a moving average skip this step.
-        """
-        self._log.phase("averaging", brief=True)
+        """Evaluate the average of the last checkpoints, unless EMA is used."""
+        self._log.show_status("averaging", brief=True)
         directory = self.run.checkpoints_dir
         saved = len(checkpoints.list_checkpoints(directory))
         count = min(saved, self.run.hparams.average_checkpoints)
-        if self._exchange(count)[0] < 2 or self._ranked:
+        if self._all_gather(count)[0] < 2 or self._ranked:
             return
 
         def average() -> str:
@@ -395,14 +524,10 @@ class Trainer:
     def save(self, best: Sequence[dict[str, Any]] = ()) -> None:
         """Save a checkpoint, unless this step is saved already.
 
-        Args:
-          best: the marks of the best checkpoints if this one is among them.
-
-        Raises:
-          SaveError: the checkpoint cannot be written; raised on every worker.
+        `best` are the marks of the best checkpoints if this one is among them.
         """
         if self.step != self.saved_step:
-            self._log.phase("saving", brief=True)
+            self._log.show_status("saving", brief=True)
             self.meter.read()
             with self._requests.timing_save():
                 self._run_on_chief(self._write)
@@ -442,64 +567,6 @@ class Trainer:
         directory = self.run.checkpoints_dir
         return self._run_on_chief(lambda: checkpoints.read_marks(directory))
 
-    def _run_on_chief(self, function: Callable[[], T]) -> T:
-        """Run a function on the chief and send its result to all workers.
-
-        The result is JSON-serializable. A `SaveError` is raised on all workers.
-        """
-        result: Any = None
-        message = ""
-        if self._is_chief:
-            try:
-                result = function()
-            except checkpoints.SaveError as error:
-                message = str(error)
-        result, message = self._exchange((result, message))[0]
-        if message:
-            raise checkpoints.SaveError(message)
-        return result
-
-    def restore(self) -> None:
-        """Restore the newest checkpoint, or load the initial weights.
-
-        Raises:
-          T2TLiteError: the checkpoints are missing, damaged or of another
-            model.
-        """
-        name = self._run_on_chief(self._restore_newest)
-        if name is None:
-            load_initial_weights(self.run, self.model)
-            if self.updater.average:
-                self.updater.average.reset()
-            return
-        path = self.run.checkpoints_dir / name
-        if not self._is_chief:
-            self._read(path)
-        state = checkpoints.Reader(path).state
-        self.step = self.saved_step = state["step"]
-        self.position = state["position"]
-        fields = [field.name for field in dataclasses.fields(Totals)]
-        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
-
-    def _restore_newest(self) -> str | None:
-        """Restore the newest intact checkpoint and return its name."""
-        directory = self.run.checkpoints_dir
-        checkpoints.read_marks(directory)  # raises an error for damaged marks
-        if not checkpoints.list_checkpoints(directory):
-            if self._resumes or self.run.config.get("has_checkpoints"):
-                raise T2TLiteError(
-                    f"{directory} has no checkpoint, but the run was saved. "
-                    "Restore the checkpoints, check that their disk is "
-                    "mounted, or choose another `output_dir`."
-                )
-            return None
-        return checkpoints.restore_newest(directory, self._read).path.name
-
-    def _read(self, path: pathlib.Path) -> None:
-        checkpoints.restore(path, self.tensors())
-        if averages := self._averages():
-            checkpoints.restore(path / checkpoints.EMA, averages)
-
     def tensors(self) -> dict[str, tf.Variable]:
         """Return the weights and the optimizer's state by name."""
         model = checkpoints.model_tensors(self.model)
@@ -511,3 +578,42 @@ class Trainer:
             f"{checkpoints.MODEL_PREFIX}{path}": average
             for path, average in self.updater.averages().items()
         }
+
+    def _run_on_chief(self, function: Callable[[], T]) -> T:
+        """Run a function on the chief; return its JSON result on all workers.
+
+        A `SaveError` is raised on all workers.
+        """
+        result: Any = None
+        message = ""
+        if self._is_chief:
+            try:
+                result = function()
+            except checkpoints.SaveError as error:
+                message = str(error)
+        result, message = self._all_gather((result, message))[0]
+        if message:
+            raise checkpoints.SaveError(message)
+        return result
+
+    def _all_gather(self, value: Any) -> list[Any]:
+        return distribute.all_gather(self._strategy, value)
+
+    def cost(self) -> dict[str, Any]:
+        """Return the training cost up to the current step."""
+        run, options = self.run, self._options
+        train_stats = {
+            **dataclasses.asdict(self.meter.totals),
+            "devices": self._strategy.num_replicas_in_sync,
+            "device": distribute.device_name(),
+        }
+        tflops = options.sustained_tflops
+        cost = flops.training_cost(
+            run.hparams,
+            run.vocab_sizes[1],
+            run.data.attended_lengths(),
+            train_stats,
+            tflops and tflops * 1e12,
+        )
+        parameters = self.model.count_params()
+        return {"step": self.step, "parameters": parameters, **cost}

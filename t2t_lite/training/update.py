@@ -20,7 +20,7 @@ import tensorflow as tf
 from t2t_lite.data.packing import feature_names
 from t2t_lite.hparam import HParams
 from t2t_lite.training import optimizers
-from t2t_lite.training.devices import splits_cores
+from t2t_lite.training.distribute import splits_cores
 from t2t_lite.training.schedules import training_rate
 
 
@@ -61,12 +61,9 @@ class Updater:
     seed)`, and is built within the strategy's scope. The `seed` is for dropout.
     For `freeze` see `optimizers.frozen_paths`.
 
-    Attributes:
-      hparams, strategy: the arguments.
-      replicas: the number of devices that share an update.
-      slices: the number of row slices of a micro-batch that run concurrently.
-      optimizer: the `Optimizer`.
-      average: the `MovingAverage`; None without the hparam `ema_decay`.
+    `replicas` is the number of devices that share an update, `slices` the
+    number of row slices of a micro-batch that run concurrently. Without the
+    hparam `ema_decay` there is no `average`.
     """
 
     def __init__(
@@ -77,8 +74,7 @@ class Updater:
         seed: int,
         freeze: Sequence[str] = (),
     ):
-        self.hparams = hparams
-        self.strategy = strategy
+        self.hparams, self.strategy = hparams, strategy
         self.replicas: int = strategy.num_replicas_in_sync
         self._model, self._seed = model, seed
         self._names = feature_names(hparams.packing)
@@ -169,14 +165,12 @@ class Updater:
         """Run one update and return its results without waiting for the device.
 
         Args:
-          batches: micro-batches: dicts of int32 `inputs` [b, S] and `targets`
-            [b, T], and with the hparam `packing` the other
-            `packing.feature_names`.
+          batches: micro-batches: dicts of int32 `packing.feature_names`.
           step: the number of the update, for its learning rate and dropout.
           between_passes: called before each pass. If it raises an error, the
             weights are unchanged, and the updater must not be used again.
-          wants_decision: called at the end; returns whether this worker
-            requests a common decision to save or to stop.
+          wants_decision: called at the end; True requests a common decision of
+            all workers to save or to stop.
         """
         passes = self.passes(batches, step)
         concurrent = self.replicas * self.slices
@@ -224,11 +218,7 @@ class Updater:
         return passes
 
     def _loss_and_gradients(self, features):
-        """Return the counts, float32 [3], and the gradient of each variable.
-
-        The counts are the loss sum in nats and the numbers of real target and
-        source tokens, EOS included.
-        """
+        """Return [loss_sum, target_tokens, source_tokens], and gradients."""
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self._variables)
             loss, tokens = self._model.loss_sum(

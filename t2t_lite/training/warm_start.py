@@ -9,6 +9,7 @@ from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
+from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.progress import log
@@ -27,7 +28,7 @@ _MAY_DIFFER = (
 )
 
 
-def facts_of_start(
+def check_warm_start(
     options: TrainingOptions,
     problem: Problem,
     hparams: HParams,
@@ -46,30 +47,22 @@ def facts_of_start(
     """
     facts: dict[str, Any] = {}
     if options.freeze:
-        # The paths of weights do not depend on the sizes of the model.
-        smallest = hparams.replace(
-            hidden_size=2,
-            filter_size=1,
-            num_heads=1,
-            key_depth=None,
-            value_depth=None,
-            vocab_divisor=1,
-            max_length=1,
-        )
-        model = Transformer.from_hparams(smallest, 2, 2).build_weights()
+        # The paths of weights do not depend on the sizes of vocabularies.
+        with skip_init():
+            model = Transformer.from_hparams(hparams, 2, 2).build_weights()
         paths = [variable.path for variable in model.trainable_variables]
         frozen_paths(paths, options.freeze)
         facts["freeze"] = sorted(set(options.freeze))
+    if not options.init_from:
+        return facts
     if config:
         source = config.get(SOURCE, {}).get("given")
-        if options.init_from and str(options.init_from) != source:
+        if str(options.init_from) != source:
             raise T2TLiteError(
                 "`init_from` cannot change: the run in output_dir has "
                 f"{source or 'no init_from'} (got {options.init_from}). Choose "
                 "another `output_dir`."
             )
-        return facts
-    if not options.init_from:
         return facts
     run, found = _find(options.init_from)
     sizes, sizes_here = _sizes(run.hparams), _sizes(hparams)
@@ -99,11 +92,7 @@ def facts_of_start(
 
 
 def load_initial_weights(run: Run, model: Any) -> None:
-    """Load the initial weights that the config of a run names, if any.
-
-    Raises:
-      T2TLiteError: the checkpoint is missing, damaged or has changed.
-    """
+    """Load the initial weights that the config of a run names, if any."""
     source = run.config.get(SOURCE)
     if not source:
         return
@@ -139,7 +128,7 @@ def _sizes(hparams: HParams) -> dict[str, Any]:
     for name in ("key_depth", "value_depth"):
         values[name] = values[name] or hparams.hidden_size // hparams.num_heads
     stacks = ("num_encoder_layers", "num_decoder_layers")
-    values |= dict(zip(stacks, hparams.layers, strict=True))
+    values |= dict(zip(stacks, hparams.num_layers, strict=True))
     if hparams.position_encoding != "learned":
         del values["max_length"]
     return {k: v for k, v in values.items() if k not in _MAY_DIFFER}

@@ -65,7 +65,7 @@ def check_gradients(model):
 
 def check_search(model, beam_size):
     memory, mask = model.encode(BATCH["inputs"])
-    step_fn, cache = model.start_decoding(memory, mask, beam_size, 6)
+    step_fn, cache = model.init_decoding(memory, mask, beam_size, 6)
     ids, scores = beam_search(
         step_fn,
         model.reorder_cache,
@@ -93,7 +93,7 @@ def check_search(model, beam_size):
 def check_steps(model):
     logits = array(model(BATCH))
     memory, mask = model.encode(BATCH["inputs"])
-    step_fn, cache = model.start_decoding(memory, mask, 2, 5)
+    step_fn, cache = model.init_decoding(memory, mask, 2, 5)
     previous = np.zeros((2, 2), "int32")
     for index in range(5):
         step, cache = step_fn(previous, np.int32(index), cache)
@@ -141,8 +141,8 @@ def main():
     for each in (model, restricted, relative):
         check_packing(each)
         check_steps(each)
-        weights = array(attention_weights(each, BATCH)["decoder"])
-        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+        for weights in attention_weights(each, BATCH)["decoder"]:
+            np.testing.assert_allclose(array(weights).sum(-1), 1, rtol=1e-5)
     # Rows of a batch lose what they lose in the batch.
     ones = np.ones((7, 5), "float32")
     whole = array(DropoutMasks(np.array([1, 2]))(ones, 0.5))

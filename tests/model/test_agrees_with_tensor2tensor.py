@@ -187,7 +187,7 @@ def test_logits_are_tensor2tensors(model):
 def test_cached_steps_are_tensor2tensors(model):
     features = pairs()
     memory, mask = model.encode(features["inputs"])
-    step_fn, cache = model.start_decoding(memory, mask, 2, 8)
+    step_fn, cache = model.init_decoding(memory, mask, 2, 8)
     found, ids = [], np.zeros((3, 2), "int32")
     for index in range(8):
         logits, cache = step_fn(ids, ops.array(index), cache)

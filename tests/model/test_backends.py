@@ -32,7 +32,7 @@ def train(inputs, targets):
 @tf.function
 def step(inputs):
     memory, mask = model.encode(inputs)
-    step_fn, cache = model.start_decoding(memory, mask, 2, 5)
+    step_fn, cache = model.init_decoding(memory, mask, 2, 5)
     logits, cache = step_fn(tf.zeros([2, 2], tf.int32), tf.constant(0), cache)
     return logits, model.reorder_cache(cache, tf.zeros([2, 2], tf.int32))
 

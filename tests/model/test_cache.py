@@ -46,7 +46,7 @@ def cached_logits(model, inputs, parents, tokens):
     """The logits of every step of such a search: [L, B, K, V]."""
     length, _, beam_size = parents.shape
     memory, mask = model.encode(inputs)
-    step_fn, cache = model.start_decoding(memory, mask, beam_size, length)
+    step_fn, cache = model.init_decoding(memory, mask, beam_size, length)
     logits = tf.TensorArray(tf.float32, length)
     ids = tf.zeros_like(tokens[0])
 
@@ -120,7 +120,7 @@ def test_kept_sentences_go_on_as_they_would_have():
     @tf.function
     def search(inputs, tokens):
         memory, mask = model.encode(inputs)
-        step_fn, cache = model.start_decoding(memory, mask, 3, length)
+        step_fn, cache = model.init_decoding(memory, mask, 3, length)
         for step in range(17):  # the cache grows at 16
             _, cache = step_fn(tokens[step], tf.constant(step), cache)
         kept = model.select_sentences(cache, rows)
@@ -137,7 +137,7 @@ def test_kept_sentences_go_on_as_they_would_have():
 def test_an_eager_step_leaves_the_cache_before_it_as_it_was():
     model = small_model()
     memory, mask = model.encode(INPUTS)
-    step_fn, start = model.start_decoding(memory, mask, 2, 4)
+    step_fn, start = model.init_decoding(memory, mask, 2, 4)
     ids, index = np.zeros((2, 2), "int32"), ops.array(0)
     first, _ = step_fn(ids, index, start)
     again, _ = step_fn(ids, index, start)

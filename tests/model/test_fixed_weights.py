@@ -33,7 +33,7 @@ def steps_of(model):
     @tf.function(autograph=False, reduce_retracing=True)
     def steps(ids, targets):
         memory, mask = model.encode(ids)
-        step_fn, cache = model.start_decoding(memory, mask, 1, LENGTH)
+        step_fn, cache = model.init_decoding(memory, mask, 1, LENGTH)
         last = tf.pad(targets, [[0, 0], [1, 0]])
 
         def step(index, cache, logits):

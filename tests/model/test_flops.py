@@ -136,4 +136,4 @@ def test_training_cost_is_counted_and_estimated_as_in_table_2(device, rate):
 
 def test_a_step_counts_its_tokens_on_both_sides():
     step = flops.count_step_flops(SMALL.replace(batch_tokens=100), 17, 6)
-    assert step == flops.count_training_flops(SMALL, 17, 100, 100, 6, 6)
+    assert step == flops.count_training_flops(SMALL, 17, (100, 100), (6, 6))

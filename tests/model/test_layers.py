@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_lite.hparam import ModelHParams
 from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.layers import (
     DropoutMasks,
@@ -241,7 +240,7 @@ def test_layers_rebuild_from_their_config():
         SinusoidalPositions("concatenated"),
         LearnedPositions(7),
         TokenEmbedding(5, 8),
-        EncoderLayer(ModelHParams(num_heads=2)),
+        EncoderLayer({"num_heads": 2}),
     ):
         config = layer.get_config()
         assert type(layer).from_config(config).get_config() == config

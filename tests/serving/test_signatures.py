@@ -124,7 +124,7 @@ def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
             ("cross", (t, s)),
         ):
             wanted = np.zeros(found[name].shape[1:], np.float32)
-            wanted[:, :, : sizes[0], : sizes[1]] = weights[name][:, 0]
+            wanted[:, :, : sizes[0], : sizes[1]] = np.array(weights[name])[:, 0]
             assert_scores_close(found[name][row], wanted)
         for side, size in (("source_tokens", s), ("target_tokens", t)):
             pieces = [piece.decode() for piece in found[side][row]]

@@ -5,18 +5,18 @@ import json
 import numpy as np
 
 from t2t_lite.training import checkpoints, trainer
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 
 
 def train(run, evaluate_text=dict, **options):
     run.evaluate_text = evaluate_text
-    trainer.train(run, TrainingOptions(**{"log_steps": 2, **options}))
+    trainer.train_run(run, TrainingOptions(**{"log_steps": 2, **options}))
 
 
 def make_trainer(run, replicas=None, **options):
     """A trainer of a run, with fresh weights."""
-    trainer.prepare(run.seed, deterministic=False)
+    trainer.seed_everything(run.seed)
     options = TrainingOptions(**options)
     return trainer.Trainer(run, options, choose_strategy(replicas))
 

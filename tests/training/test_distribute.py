@@ -6,7 +6,7 @@ import pytest
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training import distribute
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 
 choose_strategy(replicas=3)
 

@@ -7,7 +7,7 @@ from support.tiny_run import TinyRun
 from support.tiny_training import metrics, train, weights
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training import checkpoints
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
 choose_strategy(replicas=3)

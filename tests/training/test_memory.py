@@ -7,7 +7,7 @@ import tensorflow as tf
 from support.tiny_run import TinyRun, ToyModel
 from support.tiny_training import make_trainer, steps, train
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.memory import try_largest_batch
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.

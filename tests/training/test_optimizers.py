@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_lite.errors import UsageError
+from t2t_lite.hparam import HParams
 from t2t_lite.training.optimizers import (
     Adafactor,
     Adam,
@@ -32,7 +33,8 @@ def _make(name, variables):
     if name == "adafactor":
         return Adafactor(variables)
     decay = 0.1 if name == "adamw" else 0.0
-    return Adam(variables, 0.9, 0.98, 1e-9, decay)
+    hparams = HParams(optimizer="adamw", weight_decay=decay)
+    return Adam(variables, hparams)
 
 
 def _keras(name, rate):

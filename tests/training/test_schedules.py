@@ -8,8 +8,8 @@ from t2t_lite.hparam import HParams
 from t2t_lite.training.schedules import (
     cooldown,
     decays_to_zero,
+    fraction_of_peak,
     learning_rate,
-    share_of_peak,
     training_rate,
 )
 
@@ -43,15 +43,15 @@ def test_cooldown_falls_in_equal_steps_to_its_last_update():
     ],
 )
 def test_schedules_are_those_worked_by_hand(schedule, shares):
-    ours = [share_of_peak(schedule, n + 1, 2, 8) for n in range(len(shares))]
+    ours = [fraction_of_peak(schedule, n + 1, 2, 8) for n in range(len(shares))]
     assert ours == pytest.approx(shares)
 
 
 def test_cosine_is_half_way_down_in_the_middle_and_a_quarter_at_two_thirds():
     # Warm-up 1, last update 12: it would be 0 at 13, 12 updates from the peak.
-    shares = [share_of_peak("cosine", step, 1, 12) for step in (1, 7, 9)]
+    shares = [fraction_of_peak("cosine", step, 1, 12) for step in (1, 7, 9)]
     assert shares == pytest.approx([1, 0.5, 0.25])
-    assert 0 < share_of_peak("cosine", 12, 1, 12) < 0.02
+    assert 0 < fraction_of_peak("cosine", 12, 1, 12) < 0.02
 
 
 def test_the_inverse_square_root_is_the_papers_by_its_peak():

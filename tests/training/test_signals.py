@@ -153,7 +153,7 @@ run = TinyRun(sys.argv[1])
 run.data.before_batch = hang_in_the_data
 minutes = float(sys.argv[2])
 options = TrainingOptions(train_steps=4, hang_timeout_minutes=minutes)
-trainer.train(run, options)
+trainer.train_run(run, options)
 print("trained")
 """
 

@@ -28,9 +28,9 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.model.flops import count_parameters
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import checkpoints
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.evaluation import DevEvaluation
-from t2t_lite.training.memory import dry_run
+from t2t_lite.training.memory import measure_update
 from t2t_lite.training.options import TrainingOptions
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
@@ -93,7 +93,7 @@ for name, steps in (run.split(":") for run in runs):
         save_steps=1000,
         deterministic=True,
     )
-    trainer.train(run, options)
+    trainer.train_run(run, options)
 """
 
 
@@ -274,7 +274,7 @@ class Overflowing(ToyModel):
 
 run = TinyRun(sys.argv[1], make_model=Overflowing)
 options = TrainingOptions(check_numerics=True)
-trainer.train(run, options)
+trainer.train_run(run, options)
 """
 
 
@@ -382,7 +382,7 @@ def test_bfloat16_trains_float32_weights(tmp_path):
 def test_a_dry_run_measures_the_largest_batch(packing):
     hparams = tiny_hparams(max_length=16, packing=packing)
     sizes = (VOCAB_SIZE, VOCAB_SIZE)
-    report = dry_run(hparams, sizes, TrainingOptions(train_steps=6))
+    report = measure_update(hparams, sizes, TrainingOptions(train_steps=6))
     found = dict(line.split(": ") for line in report.splitlines())
     parameters = sum(count_parameters(hparams, *sizes).values())
     assert found["parameters"] == f"{parameters:,}"

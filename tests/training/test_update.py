@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from support.tiny_run import VOCAB_SIZE, ToyModel, batch, packed, tiny_hparams
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.training import devices
-from t2t_lite.training.devices import choose_strategy
-from t2t_lite.training.trainer import prepare
+from t2t_lite.training import distribute
+from t2t_lite.training.distribute import choose_strategy
+from t2t_lite.training.trainer import seed_everything
 from t2t_lite.training.update import Updater
 
 # Before anything runs on TensorFlow's devices, for the tests of replicas.
@@ -34,7 +34,7 @@ def _updater(
     **changes,
 ):
     hparams = tiny_hparams(**changes)
-    prepare(1, deterministic=False)
+    seed_everything(1, deterministic=False)
     strategy = choose_strategy(replicas)
     with strategy.scope():
         model = make_model.from_hparams(hparams, VOCAB_SIZE, VOCAB_SIZE)
@@ -205,7 +205,7 @@ def test_halves_of_a_pass_drop_the_same_units_and_sum_to_it(
         }
     results = []
     for cores in (1, 2):
-        monkeypatch.setattr(devices, "num_cpus", lambda n=cores: n)
+        monkeypatch.setattr(distribute, "num_cpus", lambda n=cores: n)
         model, updater = _updater(
             1,
             make_model=Transformer,

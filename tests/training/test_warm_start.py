@@ -16,7 +16,7 @@ from t2t_lite.training.config import find_config
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.warm_start import (
-    facts_of_start,
+    check_warm_start,
     load_initial_weights,
 )
 
@@ -43,7 +43,7 @@ def begin(forget_plugins, tmp_path):
             seed=3,
             data_dir=data,
             manifest=manifest,
-            facts=facts_of_start(start, task, hparams, data),
+            facts=check_warm_start(start, task, hparams, data),
         )
 
     return make
@@ -150,7 +150,7 @@ def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
 
     def facts(init_from):
         options = TrainingOptions(init_from=init_from)
-        return facts_of_start(options, None, HPARAMS, tmp_path, config)
+        return check_warm_start(options, None, HPARAMS, tmp_path, config)
 
     assert facts(there.output_dir) == facts(None) == {}
     with pytest.raises(T2TLiteError, match="init_from.*/other"):

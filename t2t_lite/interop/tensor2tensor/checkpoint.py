@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.training.checkpoints import UNREADABLE, short
+from t2t_lite.training.checkpoints import UNREADABLE, first_line
 
 _TARGET_SPACES = "transformer/body/target_space_embedding/kernel"
 _NUM_SPACES = 32  # rows of the target space table
@@ -179,6 +179,6 @@ class Checkpoint:
 
     def _damaged(self, error):
         return T2TLiteError(
-            f"{self._path} is damaged or incomplete ({short(error)}): copy all "
-            "its files again."
+            f"{self._path} is damaged or incomplete ({first_line(error)}): "
+            "copy all its files again."
         )

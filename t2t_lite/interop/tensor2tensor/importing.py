@@ -24,7 +24,7 @@ from t2t_lite.training.config import (
     make_config,
     require_fitting_vocabularies,
 )
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.optimizers import Adam
 from t2t_lite.training.run import Run
 from t2t_lite.training.update import Updater

@@ -27,7 +27,7 @@ from t2t_lite.interop.tensor2tensor.hparams import (
     read_values,
 )
 from t2t_lite.interop.tensor2tensor.importing import import_run
-from t2t_lite.training.devices import choose_strategy
+from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.trainer import Trainer
