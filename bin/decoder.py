@@ -11,11 +11,10 @@ import dataclasses
 import hashlib
 import io
 import itertools
-import json
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
@@ -33,7 +32,6 @@ from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.requests import Pair, Request
-    from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.training.run import Run
 
 # The first flag of each row conflicts with all others.
@@ -187,21 +185,22 @@ class _LineDecoder:
         options = {name: getattr(args, name) for name in _DETAILS}
         if args.score:
             pairs = map(self._pair, lines)
-            found: Any = self._translator.score_stream(pairs, stream, **options)
+            found = self._translator.score_stream(pairs, stream, **options)
         else:
             for name in ("nbest", "mbr", "split_sentences"):
                 options[name] = getattr(args, name)
             requests = map(self._request, lines)
             found = self._translator.stream(requests, stream, **options)
+        is_single = args.nbest is None or args.mbr
         for result in found:
             if result.error:
-                yield self._error(result)
-            elif args.format == "json":
-                yield _json(result)
-            elif args.score:
-                yield _with_alignment(f"{result.score:.6f}", result.alignment)
+                self.errors, self.last_error = self.errors + 1, result.error
+                if args.format == "text":
+                    self._note(result.line, result.error)
+            if args.format == "json":
+                yield result.to_json()
             else:
-                yield self._text(result)
+                yield result.to_text(1 if is_single else args.nbest)
 
     def _request(self, line: bytes) -> "Request":
         from t2t_lite.decoding.requests import Request
@@ -215,17 +214,6 @@ class _LineDecoder:
             request = dataclasses.replace(request, text=words)
         return request
 
-    def _text(self, translation: "Translation") -> str:
-        args = self._args
-        texts = [
-            _with_alignment(each.text, each.alignment)
-            for each in translation.hypotheses
-        ]
-        if args.nbest in (None, 1) or args.mbr:
-            return texts[0]
-        # A TAB inside a text must not look like a separator.
-        return "\t".join(text.replace("\t", " ") for text in texts)
-
     def _pair(self, line: bytes) -> "Pair":
         from t2t_lite.decoding.requests import Pair
 
@@ -234,29 +222,6 @@ class _LineDecoder:
 
     def _add_tag(self, item: Any) -> Any:
         return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
-
-    def _error(self, result: "Translation | PairScore") -> str:
-        """Count an error and return its JSON, or an empty line."""
-        self.errors, self.last_error = self.errors + 1, str(result.error)
-        if self._args.format == "json":
-            return _json(result)
-        self._note(result.line, str(result.error))
-        return ""
-
-
-def _json(result: "Translation | PairScore") -> str:
-    """Return a result as one line of JSON, with lone surrogates escaped."""
-    text = json.dumps(result.to_dict(), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _with_alignment(
-    text: str, alignment: Sequence[Sequence[int]] | None
-) -> str:
-    if alignment is None:
-        return text
-    pairs = " ".join(f"{source}-{target}" for source, target in alignment)
-    return f"{text} ||| {pairs}"
 
 
 def _write(

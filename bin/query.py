@@ -6,7 +6,7 @@ exit code to 1. The command requires t2t-lite[serve].
 
 import argparse
 import contextlib
-import json
+import dataclasses
 import pathlib
 import sys
 from typing import Any
@@ -99,36 +99,22 @@ def query(args: argparse.Namespace) -> None:
             lengths=lambda texts: [len(text) for text in texts],
             batching=Batching(args.batch_size),
         )
-        for number, (line, (result,)) in enumerate(results, 1):
-            source = line.decode(errors="replace")
-            text = _format(number, source, result, args) + "\n"
-            file.write(text.encode(errors="backslashreplace"))
+        for number, (_, (result,)) in enumerate(results, 1):
+            result = dataclasses.replace(
+                result, line=number, hypotheses=result.hypotheses[: args.nbest]
+            )
+            as_json = args.format == "json"
+            text = result.to_json() if as_json else result.to_text(args.nbest)
+            file.write(f"{text}\n".encode(errors="backslashreplace"))
             file.flush()
             if result.error:
                 errors += 1
                 note(number, result.error)
-            elif result.cut:
+            elif result.truncated:
                 note(number, "too long: translated only its beginning.")
             counter.advance(1)
     if errors:
         raise T2TLiteError(f"{errors:,} line(s) have no translation.")
-
-
-def _format(
-    number: int, source: str, result: Any, args: argparse.Namespace
-) -> str:
-    """Return the output line of an input line."""
-    hypotheses = result.hypotheses[: args.nbest]
-    if args.format == "text":
-        # Replace line ends and TABs inside a text, because they separate texts.
-        separators = "\r\n\t" if args.nbest > 1 else "\r\n"
-        table = str.maketrans(dict.fromkeys(separators, " "))
-        return "\t".join(text.translate(table) for text, _ in hypotheses)
-    items = [{"text": t, "score": s, "tokens": None} for t, s in hypotheses]
-    record = {"line": number, "source": source, "hypotheses": items}
-    if result.error:
-        record = {"line": number, "error": result.error}
-    return json.dumps(record, ensure_ascii=False)
 
 
 main = Command("t2t-lite-query", __doc__, _add_flags, query)

@@ -49,7 +49,7 @@ from t2t_lite.validators import (
 if TYPE_CHECKING:
     from t2t_lite.data.manifest import Manifest
     from t2t_lite.datagen.generate import DataGenerator
-    from t2t_lite.decoding.results import PairScore, Translation
+    from t2t_lite.decoding.results import Result
     from t2t_lite.decoding.stream import Replica
     from t2t_lite.decoding.token_info import TokenDetails
     from t2t_lite.training.run import Run
@@ -475,18 +475,18 @@ class LoadedTranslator:
                 raise UsageError(
                     f"{name} requires nbest, because only hypotheses have it."
                 )
-        results: list[Any] = []
+        found: list[Any] = []
         batching = {"batching": Batching(batch_size, batch_tokens)}
-        translations = self.stream(several, batching, nbest=nbest, **options)
+        results = self.stream(several, batching, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
-            for translation in translations:
-                if translation.error:
-                    raise UsageError(translation.error)
-                found = translation.hypotheses
-                results.append(found[0].text if nbest is None else found)
+            for result in results:
+                if result.error:
+                    raise UsageError(result.error)
+                best = result.hypotheses
+                found.append(best[0].text if nbest is None else best)
                 counter.advance(1)
-        return results[0] if isinstance(texts, str | Request) else results
+        return found[0] if isinstance(texts, str | Request) else found
 
     def stream(
         self,
@@ -497,8 +497,8 @@ class LoadedTranslator:
         mbr: str | None = None,
         split_sentences: bool = False,
         **options: Any,
-    ) -> "Iterator[Translation]":
-        """Return the translations of a stream of texts, in input order.
+    ) -> "Iterator[Result]":
+        """Return the results of a stream of texts, in input order.
 
         Args:
           texts: the input of `decoding.stream.translate_lines`.
@@ -562,7 +562,7 @@ class LoadedTranslator:
           **options: `alpha` and `alignment`, see `__call__`.
 
         Returns:
-          A `PairScore` with `score`, `log_probability`,
+          A `Hypothesis` with `score`, `log_probability`,
           `token_log_probabilities` and `pieces`, or a list of them. The token
           scores of SavedModels are None.
 
@@ -579,7 +579,10 @@ class LoadedTranslator:
             )
         batching = {"batching": Batching(batch_size, batch_tokens)}
         pairs = zip(texts, others, strict=True)
-        scores = list(self.score_stream(pairs, batching, **options))
+        scores = [
+            result.hypotheses[0]
+            for result in self.score_stream(pairs, batching, **options)
+        ]
         return scores[0] if single else scores
 
     def score_stream(
@@ -587,8 +590,8 @@ class LoadedTranslator:
         pairs: Iterable[Any],
         stream_options: Mapping[str, Any],
         **options: Any,
-    ) -> "Iterator[PairScore]":
-        """Return the scores of a stream of pairs, in input order.
+    ) -> "Iterator[Result]":
+        """Return the results of a stream of pairs, in input order.
 
         Args:
           pairs: the input of `decoding.stream.score_pairs`.
@@ -659,12 +662,11 @@ class _ExportedModel:
         num_hypotheses: int = 1,
         options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        name = "serving_default" if num_hypotheses == 1 else "nbest"
-        found = dict(self._signatures[name](inputs=texts))
-        for key in ("outputs", "scores"):  # [B] or [B, K] -> [B, N]
-            rows = found[key][:, None] if num_hypotheses == 1 else found[key]
-            found[key] = rows[:, :num_hypotheses]
-        return found
+        if num_hypotheses == 1:
+            return dict(self._signatures["serving_default"](inputs=texts))
+        found = self._signatures["nbest"](inputs=texts)
+        best = {k: found[k][:, :num_hypotheses] for k in ("outputs", "scores")}
+        return {**found, **best}
 
     def check_supported(self, options: Iterable[str]) -> None:
         _check_no_options(options)

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,17 +18,16 @@ from t2t_lite.decoding.batching import (
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.results import (
     Hypothesis,
-    PairScore,
-    Translation,
+    Result,
     concat_sentences,
     hypotheses_of,
-    require_finite,
     strip_padding,
 )
+from t2t_lite.decoding.search.scores import is_possible
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Engine, prepare
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.evaluation.minimum_bayes_risk import mean_utilities
 from t2t_lite.problem import Problem
 from t2t_lite.tf_setup import num_cpus, set_num_threads
@@ -51,7 +50,10 @@ _MAX_REPLICAS = 4  # replicas on CPUs; each needs memory for a batch
 _SMALL_MODEL = 256
 
 Made = TypeVar("Made")
-Row = Mapping[str, Any]  # the values of one text, by name
+
+
+# The hypotheses of a text, and whether it was truncated.
+_Found: TypeAlias = tuple[Sequence[Hypothesis], bool]
 
 
 class Replica(NamedTuple):
@@ -75,7 +77,7 @@ def translate_lines(
     split: Callable[[str], Sequence[str]] | None = None,
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
-) -> Iterator[Translation]:
+) -> Iterator[Result]:
     r"""Translate a stream of lines, in order; each line yields one result.
 
     Lines are translated as they arrive, so `lines` may be a pipe or a terminal.
@@ -116,31 +118,47 @@ def translate_lines(
         texts = split_keeping_tag(request.text, tags, split)
         return [dataclasses.replace(request, text=each) for each in texts]
 
-    def run(engine: Engine, requests: Sequence[Request]) -> Row:
+    def run(engine: Engine, requests: Sequence[Request]) -> Iterator[_Found]:
         texts = tf.constant([request.text for request in requests])
         options = _batch_options(requests, engine.settings)
-        values = engine.translate(texts, num_hypotheses, options)
+        outputs = engine.translate(texts, num_hypotheses, options)
         if details:
-            values |= details.compute(engine, texts, values["tokens"])
-        return values
+            outputs |= details.compute(engine, texts, outputs["tokens"])
+        outputs = {name: value.numpy() for name, value in outputs.items()}
+        for row, request in enumerate(requests):
+            found = hypotheses_of(outputs, row)
+            if details:
+                found = [
+                    details.add(each, request.text, outputs, (row, k))
+                    for k, each in enumerate(found)
+                ]
+            yield found, outputs["cut"][row]
 
-    requests = map(request_of, lines)
-    for line, request, rows in _run_batches(
-        requests, sentences, run, replicas, batching, first_line, note
+    for request, result in _run_batches(
+        map(request_of, lines),
+        sentences,
+        run,
+        replicas,
+        batching,
+        first_line,
+        note,
     ):
-        result = Translation(line, request.text, [], request.id, request.error)
-        if rows:
+        hypotheses = [
+            _postprocess(request, each, engine.settings, postprocess)
+            for each in result.hypotheses
+        ]
+        if rerank and hypotheses:
+            utilities = mean_utilities([each.text for each in hypotheses])
             hypotheses = [
-                _postprocess(request, each, engine.settings, postprocess)
-                for each in _hypotheses(line, request, rows, engine, details)
+                dataclasses.replace(each, utility=utility)
+                for each, utility in zip(hypotheses, utilities, strict=True)
             ]
-            if rerank:
-                hypotheses = _rerank(hypotheses)
+            hypotheses.sort(key=lambda each: -(each.utility or 0))
+        for each in hypotheses[:1]:
             for name, message in _VIOLATIONS.items():
-                if texts := hypotheses[0].facts.get(name):
-                    note(line, message.format(", ".join(texts)))
-            result = dataclasses.replace(result, hypotheses=hypotheses)
-        yield result
+                if texts := each.facts.get(name):
+                    note(result.line, message.format(", ".join(texts)))
+        yield dataclasses.replace(result, hypotheses=hypotheses)
 
 
 def _check_options(request, engine, split):
@@ -172,7 +190,7 @@ def score_pairs(
     details: TokenDetails | None = None,
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
-) -> Iterator[PairScore]:
+) -> Iterator[Result]:
     """Score a stream of (source, target) pairs, in order.
 
     Args:
@@ -193,15 +211,27 @@ def score_pairs(
         pair = line if isinstance(line, Pair) else Pair(*line)
         return _prepare_item(pair, tags)
 
-    def run(engine: Engine, pairs: Sequence[Pair]) -> Row:
+    def run(engine: Engine, pairs: Sequence[Pair]) -> Iterator[_Found]:
         sources = tf.constant([pair.source for pair in pairs])
         targets = tf.constant([pair.target for pair in pairs])
-        values = engine.score(sources, targets)
+        outputs = engine.score(sources, targets)
         if details:
-            values = details.compute(engine, sources, values["tokens"]) | values
-        return values
+            outputs |= details.compute(engine, sources, outputs["tokens"])
+        outputs = {name: value.numpy() for name, value in outputs.items()}
+        for row, pair in enumerate(pairs):
+            found = Hypothesis(
+                pair.target,
+                float(outputs["scores"][row]),
+                strip_padding(outputs["tokens"][row])
+                if "tokens" in outputs
+                else None,
+                log_probability=float(outputs["log_probabilities"][row]),
+            )
+            if details:
+                found = details.add(found, pair.source, outputs, (row,))
+            yield [found], outputs["cut"][row]
 
-    for line, pair, rows in _run_batches(
+    results = _run_batches(
         map(pair_of, pairs),
         lambda pair: [pair],
         run,
@@ -209,24 +239,8 @@ def score_pairs(
         batching,
         first_line,
         note or log_note,
-    ):
-        result = PairScore(
-            line, pair.source, pair.target, id=pair.id, error=pair.error
-        )
-        for row in rows:  # one row, or none for an error
-            require_finite(row["log_probabilities"], line)
-            fields: dict[str, Any] = {}
-            if details:
-                tokens = strip_padding(row["tokens"])
-                fields = details.describe(pair.source, tokens, row, pair.target)
-            result = dataclasses.replace(
-                result,
-                score=float(row["scores"]),
-                log_probability=float(row["log_probabilities"]),
-                tokens=int(row["lengths"]),
-                **fields,
-            )
-        yield result
+    )
+    return (result for _, result in results)
 
 
 def log_note(number: int, message: str) -> None:
@@ -243,25 +257,24 @@ def _replicas_of(translator: Engine | Sequence[Replica]) -> Sequence[Replica]:
 def _run_batches(
     items: Iterable[Any],
     parts: Callable[[Any], list[Any]],
-    run: Callable[[Engine, list[Any]], Mapping[str, tf.Tensor]],
+    run: Callable[[Engine, list[Any]], Iterator[_Found]],
     replicas: Sequence[Replica],
     batching: Batching,
     first_line: int,
     note: Callable[[int, str], None],
-) -> Iterator[tuple[int, Any, list[Row]]]:
-    """Yield the line number, the item and the rows of its parts, in order.
+) -> Iterator[tuple[Any, Result]]:
+    """Yield each item, whose parts are searched separately, and its result.
 
-    An item with an error has no rows. `note` reports truncated texts. `run`
-    returns values [B, ...] by name.
+    `note` reports truncated texts.
+
+    Raises:
+      T2TLiteError: the model's scores are not finite.
     """
     engine = replicas[0].translator
 
-    def work(replica: Replica, batch: list[Any]) -> Iterator[Row]:
+    def work(replica: Replica, batch: list[Any]) -> list[_Found]:
         with tf.device(replica.device):
-            tensors = run(replica.translator, batch)
-        values = {name: value.numpy() for name, value in tensors.items()}
-        for row in range(len(batch)):
-            yield {name: value[row] for name, value in values.items()}
+            return list(run(replica.translator, batch))
 
     def lengths(batch: list[Any]) -> list[int]:
         texts = [[getattr(x, side) for x in batch] for side in batch[0].SIDES]
@@ -275,21 +288,34 @@ def _run_batches(
         longest = np.max([each.row_lengths() for each in counts], axis=0)
         return np.minimum(longest + 1, engine.max_length).tolist()
 
-    results = map_sorted(
+    found_by_item = map_sorted(
         items,
         lambda item: [] if item.error else parts(item),
         [functools.partial(work, replica) for replica in replicas],
         lengths,
         batching,
     )
-    for line, (item, rows) in enumerate(results, start=first_line):
-        if any(row["cut"] for row in rows):
-            note(
-                line,
-                f"truncated to {engine.max_length} tokens (max_length, EOS "
-                "included).",
-            )
-        yield line, item, rows
+    for line, (item, found) in enumerate(found_by_item, start=first_line):
+        hypotheses: Sequence[Hypothesis] = ()
+        for hypotheses, _ in found:
+            if not is_possible(hypotheses[0].score):
+                raise T2TLiteError(
+                    f"The model's score for line {line} is NaN or infinite. "
+                    "Training diverged or the checkpoint is damaged: choose "
+                    "another one with `checkpoint`."
+                )
+        if len(found) > 1:
+            best = [hypotheses[0] for hypotheses, _ in found]
+            hypotheses = [concat_sentences(best, engine.settings.alpha)]
+        truncated = any(truncated for _, truncated in found)
+        if truncated:
+            limit = f"{engine.max_length} tokens (max_length, EOS included)"
+            note(line, f"truncated to {limit}.")
+        source = getattr(item, item.SIDES[0])
+        yield (
+            item,
+            Result(line, source, hypotheses, item.id, item.error, truncated),
+        )
 
 
 def _prepare_item(
@@ -331,43 +357,6 @@ def _batch_options(
                 list(map(list, values)), tf.string, ragged_rank=1
             )
     return options
-
-
-def _hypotheses(
-    line: int,
-    request: Request,
-    rows: Sequence[Row],
-    engine: Engine,
-    details: TokenDetails | None,
-) -> list[Hypothesis]:
-    """Return the hypotheses of a line; `rows` has one row per sentence."""
-    first, *others = [hypotheses_of(row, line) for row in rows]
-    if others:
-        best = [first[0], *(each[0] for each in others)]
-        return [concat_sentences(best, engine.settings.alpha)]
-    if details is None:
-        return first
-    names = {"token_log_probabilities", "sources"} & rows[0].keys()
-    return [
-        dataclasses.replace(
-            each,
-            **details.describe(
-                request.text,
-                each.tokens or [],
-                {name: rows[0][name][k] for name in names},
-            ),
-        )
-        for k, each in enumerate(first)
-    ]
-
-
-def _rerank(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """Add mean utilities to hypotheses and sort them, best first."""
-    utilities = mean_utilities([each.text for each in hypotheses])
-    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
-    return [
-        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
-    ]
 
 
 def splitter_of(

@@ -4,18 +4,16 @@ One forward pass over the finished targets computes them, so the search does
 not change.
 """
 
+import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.translator import (
-    Engine,
-    Translator,
-    encode_sources,
-)
+from t2t_lite.decoding.results import Hypothesis
+from t2t_lite.decoding.translator import Engine, Translator, encode_sources
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import source_attention
 from t2t_lite.tokenizers.base import EOS_ID, words_of_prefixes
@@ -77,7 +75,7 @@ class TokenDetails:
     def compute(
         self, translator: Engine, texts: tf.Tensor, tokens: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Compute the values that `describe` needs.
+        """Compute the values that `add` needs.
 
         Args:
           translator: the engine or one of its replicas.
@@ -129,48 +127,44 @@ class TokenDetails:
 
         return compute
 
-    def describe(
+    def add(
         self,
+        hypothesis: Hypothesis,
         source: str,
-        tokens: Sequence[int],
-        row: Mapping[str, np.ndarray],
-        target: str | None = None,
-    ) -> dict[str, Any]:
-        """Return the fields to add to a result.
+        outputs: Mapping[str, np.ndarray],
+        index: tuple[int, ...],
+    ) -> Hypothesis:
+        """Add the requested details of its tokens to a hypothesis.
 
         Args:
+          hypothesis: a translation, or a given target of `source`.
           source: source text.
-          tokens: target tokens, EOS included.
-          row: values of this target, from `compute` or `Translator.score`.
-          target: target text; None: the decoded tokens.
-
-        Returns:
-          If requested, `pieces` and `token_log_probabilities`, EOS included,
-          and `alignment`, pairs of word indices [source, target] sorted by
-          target.
+          outputs: from `compute` or `Translator.score`.
+          index: of the hypothesis in `outputs`.
         """
         encoder = self._translator.target_encoder
+        tokens = hypothesis.tokens or []
         fields: dict[str, Any] = {}
-        scores = row.get("token_log_probabilities")
-        if scores is not None:
+        if "token_log_probabilities" in outputs:
+            scores = outputs["token_log_probabilities"][index]
             fields["pieces"] = encoder.ids_to_pieces(tokens)
             fields["token_log_probabilities"] = scores[: len(tokens)].tolist()
         if self._aligns:
-            if target is None:
+            if hypothesis.log_probability is None:
                 ends = range(1, len(tokens) + 1)
                 prefixes = encoder.decode([tokens[:end] for end in ends])
                 words = words_of_prefixes(prefixes)
             else:
-                words = encoder.words_of_text(target)
+                words = encoder.words_of_text(hypothesis.text)
             pairs = {
                 (target_word, source_word)
-                for end, start in enumerate(row["sources"][: len(tokens)])
-                if start != _NONE
+                for end, start in enumerate(outputs["sources"][index])
+                if start != _NONE and end < len(tokens)
                 for source_word in self._source_words(source)[start]
                 for target_word in words[end]
             }
             fields["alignment"] = [[s, t] for t, s in sorted(pairs)]
-        return fields
+        return dataclasses.replace(hypothesis, **fields)
 
 
 def argmax_alignment(

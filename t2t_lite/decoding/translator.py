@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from t2t_lite.decoding.search.beam_search import beam_search, length_penalty
+from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.decoding.search.logits_processors import (
     NO_TOKEN,
     START,
@@ -21,6 +21,7 @@ from t2t_lite.decoding.search.logits_processors import (
     Suppress,
 )
 from t2t_lite.decoding.search.required_phrases import RequiredPhrases
+from t2t_lite.decoding.search.scores import length_penalty
 from t2t_lite.decoding.search.selection import Sample, TopK
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
@@ -197,7 +198,7 @@ class Translator(tf.Module):
 
         Returns:
           A dict of
-            log_probabilities, scores: float32 [B]; see `results.PairScore`;
+            log_probabilities, scores: float32 [B]; see `results.Hypothesis`;
             source_lengths, lengths: int32 [B], source and target tokens, EOS
               included;
             tokens: int32 [B, T], target tokens, EOS, then zeros;

@@ -56,7 +56,8 @@ def test_ids_beyond_are_searched_and_not_written(make, encoder, sample):
 
 def test_pairs_are_scored_over_all_ids(make):
     translator = make()
-    (pair,) = score_pairs(translator, [["eins", "zwei"]])
+    (result,) = score_pairs(translator, [["eins", "zwei"]])
+    (pair,) = result.hypotheses
     features, _, _ = translator.encode_pairs(
         tf.constant(["eins"]), tf.constant(["zwei"])
     )

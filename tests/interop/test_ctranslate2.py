@@ -316,8 +316,8 @@ def test_a_moved_export_answers_as_its_run(translator, tmp_path):
                 assert a.tokens == b.tokens
     assert loaded(lines[0]) == loaded(lines)[0]
     assert [pair.score for pair in loaded.score(["eins"], ["zwei"])] == [
-        approx_score(pair.score)
-        for pair in score_pairs(translator, [["eins", "zwei"]])
+        approx_score(result.hypotheses[0].score)
+        for result in score_pairs(translator, [["eins", "zwei"]])
     ]
     with pytest.raises(UsageError, match="constrained is not"):
         loaded("eins", constrained=True)

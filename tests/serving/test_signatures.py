@@ -81,14 +81,15 @@ def test_a_moved_export_translates_as_the_decoder(translator, served, name):
 
 
 def test_given_pairs_have_the_decoders_scores(translator, served):
-    wanted = list(score_pairs(translator, zip(SOURCES, TARGETS, strict=True)))
+    results = score_pairs(translator, zip(SOURCES, TARGETS, strict=True))
+    wanted = [result.hypotheses[0] for result in results]
     texts = tf.constant([text.strip() for text in SOURCES])
     ids = translator.source_encoder.encode_tf(texts)
     read = np.minimum(ids.row_lengths() + 1, translator.max_length)
     expected = {
         "scores": [pair.score for pair in wanted],
         "log_probabilities": [pair.log_probability for pair in wanted],
-        "lengths": [pair.tokens for pair in wanted],
+        "lengths": [len(pair.tokens) for pair in wanted],
         "source_lengths": read,
         "cut": [False, False, True, True, False, False],
     }

@@ -11,7 +11,8 @@ from typing import Any
 
 from keras import ops
 
-from t2t_lite.decoding.search.state import NEG_INF, SearchState
+from t2t_lite.decoding.search.scores import NEG_INF
+from t2t_lite.decoding.search.state import SearchState
 from t2t_lite.ops import Tensor
 
 # Padding of rows of tokens.

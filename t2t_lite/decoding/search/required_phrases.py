@@ -17,16 +17,9 @@ from t2t_lite.decoding.search.logits_processors import (
     gather_tokens,
     last_tokens,
 )
-from t2t_lite.decoding.search.selection import (
-    TopK,
-    best_log_probs,
-)
-from t2t_lite.decoding.search.state import (
-    NEG_INF,
-    Candidates,
-    SearchState,
-    is_possible,
-)
+from t2t_lite.decoding.search.scores import NEG_INF, is_possible
+from t2t_lite.decoding.search.selection import TopK, best_log_probs
+from t2t_lite.decoding.search.state import Candidates, SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp
 
 

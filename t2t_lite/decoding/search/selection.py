@@ -8,11 +8,8 @@ import dataclasses
 
 from keras import ops
 
-from t2t_lite.decoding.search.state import (
-    NEG_INF,
-    Candidates,
-    SearchState,
-)
+from t2t_lite.decoding.search.scores import NEG_INF
+from t2t_lite.decoding.search.state import Candidates, SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp, top_k
 
 _MIN_TEMPERATURE = 1e-30
