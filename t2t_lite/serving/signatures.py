@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import keras
 import tensorflow as tf
 
-from t2t_lite.decoding.search.state import NEG_INF, is_possible
+from t2t_lite.decoding.search.scores import NEG_INF, is_possible
 from t2t_lite.decoding.token_info import END
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
@@ -128,7 +128,7 @@ class ServingModule(tf.Module):
             "score": signature(_score(translator), *pair),
         }
         if options.attention:
-            self.answers["attention"] = signature(_attention(translator), *pair)
+            self.answers["attention"] = signature(attention(translator), *pair)
 
 
 def _use_weights(
@@ -200,8 +200,13 @@ def _score(translator: Translator) -> Callable[..., Answers]:
     return answer
 
 
-def _attention(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `attention`: tokens [B, S], [B, T] and weights."""
+def attention(translator: Translator) -> Callable[..., Answers]:
+    """Return the signature `attention`.
+
+    Its outputs are pieces `source_tokens` [B, S] and `target_tokens` [B, T];
+    weights `encoder` [B, N, H, S, S], `decoder` [B, N, H, T, T], where column t
+    is the token before row t, and `cross` [B, N, H, T, S]; and `cut` [B].
+    """
     model = translator.single_model
     pieces = []  # pieces by id, of the source and the target vocabulary
     for encoder in (translator.source_encoder, translator.target_encoder):
