@@ -1,9 +1,8 @@
 """The signatures of an export: graphs that take and return texts."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -14,24 +13,13 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
+from t2t_lite.serving.options import ExportOptions
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
 Answers: TypeAlias = dict[str, tf.Tensor]
-Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 # Outputs with one value per text; other outputs have one per hypothesis.
 _TEXT_OUTPUTS = ("source_lengths", "cut")
-
-
-@dataclasses.dataclass(frozen=True)
-class ExportOptions:
-    """The options of an export."""
-
-    attention: bool = False  # add the signature `attention`
-    precision: Precision = "float32"  # type of the stored weights
-    max_length: int | None = (
-        None  # source tokens, EOS included; None: the run's
-    )
 
 
 def translator_to_serve(

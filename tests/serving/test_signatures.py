@@ -12,11 +12,8 @@ from t2t_lite.decoding.stream import score_pairs, translate_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.serving.signatures import (
-    ExportOptions,
-    ServingModule,
-    translator_to_serve,
-)
+from t2t_lite.serving.options import ExportOptions
+from t2t_lite.serving.signatures import ServingModule, translator_to_serve
 
 SOURCES = ["eins zwei drei", "", "haus 😀", "katze " * 40, "   ", b"ein\xff"]
 TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]

@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.server import requests
-from t2t_lite.serving.server.requests import ApiError, Limits
+from t2t_lite.serving.server.requests import ApiError
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Tensors], Tensors]
@@ -52,19 +53,19 @@ class Batcher:
     starves.
 
     Args:
-      limits: limits of a batch, of concurrent batches and of the queue.
+      options: limits of a batch, of concurrent batches and of the queue.
 
     Attributes:
       running: number of running batches.
     """
 
-    def __init__(self, limits: Limits):
-        self._limits = limits
+    def __init__(self, options: ServerOptions):
+        self._options = options
         self._waiting: dict[_Job, None] = {}  # oldest first
         self._rows = 0  # rows in the queue
         self.running = 0
         self._running_rows = 0
-        self._pool = ThreadPoolExecutor(limits.workers, "batch")
+        self._pool = ThreadPoolExecutor(options.workers, "batch")
 
     async def answer(
         self,
@@ -92,14 +93,14 @@ class Batcher:
         loop = asyncio.get_running_loop()
         if deadline is not None and deadline <= loop.time():
             raise ApiError("The deadline has passed.", "DEADLINE_EXCEEDED")
-        if self._rows and self._rows + len(lengths) > self._limits.queue:
+        if self._rows and self._rows + len(lengths) > self._options.max_queue:
             raise ApiError(
                 f"The queue is full ({self._rows} texts of at most "
-                f"{self._limits.queue}). Try again later.",
+                f"{self._options.max_queue}). Try again later.",
                 "RESOURCE_EXHAUSTED",
             )
         order = list(range(len(lengths)))
-        chunks, size = [order], self._limits.batch
+        chunks, size = [order], self._options.max_batch_size
         if group is not None and len(lengths) > size:
             order.sort(key=lengths.__getitem__)
             chunks = [order[i : i + size] for i in range(0, len(order), size)]
@@ -148,7 +149,7 @@ class Batcher:
     def _start_batches(self) -> None:
         """Start batches on free workers."""
         loop = asyncio.get_running_loop()
-        while self._waiting and self.running < self._limits.workers:
+        while self._waiting and self.running < self._options.workers:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
             self._remove(batch)
@@ -167,8 +168,8 @@ class Batcher:
         # A batch contains about half of a worker's share of all rows, so that
         # the worker can compute the other half while the answers are sent.
         share = self._rows + self._running_rows
-        share //= 2 * self._limits.workers
-        maximum = min(self._limits.batch, max(_LARGE, share))
+        share //= 2 * self._options.workers
+        maximum = min(self._options.max_batch_size, max(_LARGE, share))
         batch, room = [oldest], maximum - oldest.rows
         for job in others:
             if job.rows <= room:
