@@ -23,15 +23,14 @@ from t2t_lite.bin.cli import command, flags, io_paths, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import open_compressed, strip_bom
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
+from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.tokenizers.tags import check_tag
-from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.requests import Pair, Request
     from t2t_lite.training.run import Run
 
 # The first flag of each row conflicts with all others.
@@ -44,7 +43,10 @@ _CONFLICTS = (
 _REQUIRED = runs.REQUIRED | {
     "token_scores": "format=json",
 }
-_DETAILS = ("token_scores", "alignment")
+_STREAM_OPTIONS = (
+    *("score", "nbest", "mbr", "split_sentences"),
+    *("token_scores", "alignment"),
+)
 # Flags that cannot change the results, and flags of the run and its weights,
 # which are compared by checksum.
 _IGNORED_ON_RESUME = {
@@ -76,41 +78,27 @@ def _add_flags(parser: flags.Parser) -> None:
         '"bad_phrases", "seed", "tag"}, or with --score {"source", "target", '
         '"id", "tag"}; the result of an invalid line is {"error"}'
     )
-    formats = ("text", "json")
-    flags.add_choice(group, "input_format", help_text, *formats, default="text")
+    flags.add(group, {"--input_format=text|json": help_text}, default="text")
     group = parser.add_argument_group("Output")
     table = {
         "--decode_to_file=FILE": "output file, FILE.partial until it is "
         "complete; the same command resumes it (default: stdout)",
         "--overwrite": "start again instead of resuming FILE.partial",
+        "--format=text|json": 'json: one object per line, {"line", "source", '
+        '"hypotheses": [{"text", "score", "tokens"}]} (default: '
+        "--input_format)",
+        "--nbest=N": "number of translations per line, separated by TABs, the "
+        "best first; at most --beam_size, or any number with --sample "
+        "(default: 1)",
+        "--token_scores": "with --format=json, add the log-probability and the "
+        "text of each token; --score always adds them",
+        "--alignment=words": "add the source word of each target word, as `0-0 "
+        "1-2` (source-target) after ` ||| `, or in JSON",
+        "--mbr=chrf": "minimum Bayes risk: print the hypothesis that is most "
+        "similar to all --nbest=N hypotheses (default: --beam_size); JSON has "
+        "all hypotheses with their utility",
     }
     flags.add(group, table)
-    help_text = (
-        'json: one object per line, {"line", "source", "hypotheses": [{"text", '
-        '"score", "tokens"}]} (default: --input_format)'
-    )
-    flags.add_choice(group, "format", help_text, *formats)
-    help_text = (
-        "number of translations per line, separated by TABs, the best first; "
-        "at most --beam_size, or any number with --sample (default: 1)"
-    )
-    flags.add(group, {"--nbest=N": help_text}, integer(1))
-    help_text = (
-        "with --format=json, add the log-probability and the text of each "
-        "token; --score always adds them"
-    )
-    flags.add(group, {"--token_scores": help_text})
-    help_text = (
-        "add the source word of each target word, as `0-0 1-2` "
-        "(source-target) after ` ||| `, or in JSON"
-    )
-    flags.add_choice(group, "alignment", help_text, "words")
-    help_text = (
-        "minimum Bayes risk: print the hypothesis that is most similar to all "
-        "--nbest=N hypotheses (default: --beam_size); JSON has all hypotheses "
-        "with their utility"
-    )
-    flags.add_choice(group, "mbr", help_text, "chrf")
 
 
 def _decode(args: argparse.Namespace) -> None:
@@ -147,15 +135,8 @@ def _decode(args: argparse.Namespace) -> None:
 class _LineDecoder:
     """Returns the output lines of input lines, according to the flags.
 
-    Args:
-      translator: translates or scores the lines.
-      problem: the problem of the model.
-      args: the flags.
-      note: called with the number of a line and a warning.
-
-    Attributes:
-      errors: the number of failed requests.
-      last_error: the error of the last failed request.
+    `note` is called with the number of a line and a warning. `errors` counts
+    failed requests; `last_error` is the error of the last one.
     """
 
     def __init__(
@@ -182,15 +163,9 @@ class _LineDecoder:
             "first_line": first_line,
             "note": self._note,
         }
-        options = {name: getattr(args, name) for name in _DETAILS}
-        if args.score:
-            pairs = map(self._pair, lines)
-            found = self._translator.score_stream(pairs, stream, **options)
-        else:
-            for name in ("nbest", "mbr", "split_sentences"):
-                options[name] = getattr(args, name)
-            requests = map(self._request, lines)
-            found = self._translator.stream(requests, stream, **options)
+        options = {name: getattr(args, name) for name in _STREAM_OPTIONS}
+        items = map(self._parse, lines)
+        found = self._translator.stream(items, stream, **options)
         is_single = args.nbest is None or args.mbr
         for result in found:
             if result.error:
@@ -202,26 +177,18 @@ class _LineDecoder:
             else:
                 yield result.to_text(1 if is_single else args.nbest)
 
-    def _request(self, line: bytes) -> "Request":
-        from t2t_lite.decoding.requests import Request
-
+    def _parse(self, line: bytes) -> Request | Pair:
         args = self._args
-        in_json = args.input_format == "json"
-        request = Request.parse(line) if in_json else Request(line)
-        request = self._add_tag(request)
+        item: Any
+        if args.input_format == "json":
+            item = (Pair if args.score else Request).parse(line)
+        else:
+            item = Pair.split(line) if args.score else Request(line)
+        item = dataclasses.replace(item, tag=item.tag or args.tag or "")
         if args.tokenize:
-            words = self._problem.tokenize(request.text)
-            request = dataclasses.replace(request, text=words)
-        return request
-
-    def _pair(self, line: bytes) -> "Pair":
-        from t2t_lite.decoding.requests import Pair
-
-        in_json = self._args.input_format == "json"
-        return self._add_tag(Pair.parse(line) if in_json else Pair.split(line))
-
-    def _add_tag(self, item: Any) -> Any:
-        return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
+            words = self._problem.tokenize(item.text)
+            item = dataclasses.replace(item, text=words)
+        return item
 
 
 def _write(
@@ -243,8 +210,8 @@ def _write(
     if args.decode_to_file:
         record = {"input": sha256, **resume_key} if sha256 else None
         opened = open_resumable(path, record, args.overwrite, command.note)
-    with io_paths.open_lines(args.decode_from_file) as lines, opened as output:
-        write, num_kept = output
+    lines = io_paths.open_lines(args.decode_from_file)
+    with opened as (write, num_kept):
         if num_kept:
             command.note(f"Resuming after line {num_kept:,}.")
         # Start at the same chunk of sorted lines, because scores depend in

@@ -12,29 +12,26 @@ from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import UsageError
 from t2t_lite.serving.options import ExportOptions
-from t2t_lite.validators import integer
 
 _WARMUP = 4  # default number of text lengths
 
 
 def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
-    help_text = (
-        "output folder with versions 1, 2, ... (default: OUTPUT_DIR/export or "
-        "OUTPUT_DIR/ctranslate2)"
-    )
-    flags.add(parser, {"--export_dir=DIR": help_text})
+    table = {
+        "--export_dir=DIR": "output folder with versions 1, 2, ... (default: "
+        "OUTPUT_DIR/export or OUTPUT_DIR/ctranslate2)",
+        "--keep=N": "number of newest versions to keep after the export "
+        "(default: all)",
+    }
+    flags.add(parser, table)
     help_text = (
         "saved_model for TensorFlow Serving, or ctranslate2, which requires "
         "t2t-lite[ctranslate2]"
     )
-    formats = ("saved_model", "ctranslate2")
-    flags.add_choice(parser, "format", help_text, *formats, default=formats[0])
+    table = {"--format=saved_model|ctranslate2": help_text}
+    flags.add(parser, table, default="saved_model")
     runs.add_quantization(parser, "--format=ctranslate2")
-    help_text = (
-        "number of newest versions to keep after the export (default: all)"
-    )
-    flags.add(parser, {"--keep=N": help_text}, integer(1))
     group = parser.add_argument_group("Options of --format=saved_model")
     names = [field.name for field in dataclasses.fields(ExportOptions)]
     flags.add_settings(group, ExportOptions, names)

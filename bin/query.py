@@ -33,9 +33,8 @@ def _add_flags(parser: flags.Parser) -> None:
     help_text = "version of the model (default: the newest)"
     flags.add(group, {"--version=N": help_text}, integer(0))
     group = parser.add_argument_group("Requests")
-    count = integer(1)
-    flags.add(group, {"--batch_size=N": "texts per request"}, count, 16)
-    flags.add(group, {"--concurrency=N": "concurrent requests"}, count, 4)
+    flags.add(group, {"--batch_size=N": "texts per request"}, default=16)
+    flags.add(group, {"--concurrency=N": "concurrent requests"}, default=4)
     help_text = (
         "time limit of a request in seconds, retries of a busy or unreachable "
         "server included"
@@ -51,12 +50,12 @@ def _add_flags(parser: flags.Parser) -> None:
         "number of translations per line, separated by TABs, the best first; "
         "at most the beam size of the export"
     )
-    flags.add(group, {"--nbest=N": help_text}, count, 1)
+    flags.add(group, {"--nbest=N": help_text}, default=1)
     help_text = (
         'json: one object per line, {"line", "source", "hypotheses": [{"text", '
         '"score", "tokens"}]}, or {"line", "error"}; tokens are null'
     )
-    flags.add_choice(group, "format", help_text, "text", "json", default="text")
+    flags.add(group, {"--format=text|json": help_text}, default="text")
 
 
 def query(args: argparse.Namespace) -> None:
@@ -85,8 +84,8 @@ def query(args: argparse.Namespace) -> None:
     opened: Any = contextlib.nullcontext(sys.stdout.buffer)
     if args.decode_to_file:
         opened = files.write_file(pathlib.Path(args.decode_to_file))
+    lines = io_paths.open_lines(args.decode_from_file)
     with (
-        io_paths.open_lines(args.decode_from_file) as lines,
         opened as file,
         command.LineNotes(args.verbose) as note,
         # Results on a terminal already show the progress.

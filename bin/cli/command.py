@@ -81,7 +81,9 @@ class Command:
             if sys.stderr.isatty():
                 note("\x1b[?25h")  # show the cursor that a progress bar hides
             self._print_error(f"stopped by {str(error) or 'Ctrl-C'}.")
-            if argv is None and _has_running_thread():
+            others = set(threading.enumerate()) - {threading.current_thread()}
+            waits = not all(thread.daemon for thread in others)
+            if argv is None and waits:  # Python would wait for a thread
                 exit_now()  # all files are written atomically
             return CTRL_C
         except T2TLiteError as error:
@@ -137,12 +139,6 @@ def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
         pool.shutdown(wait=False)
         for number, handler in previous.items():
             signal.signal(number, handler)
-
-
-def _has_running_thread() -> bool:
-    """Return whether Python would wait for a thread at exit."""
-    others = set(threading.enumerate()) - {threading.current_thread()}
-    return not all(thread.daemon for thread in others)
 
 
 class LineNotes:

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from t2t_lite.errors import UsageError
 
@@ -24,10 +24,7 @@ _TYPICAL_TOKENS = 32  # tokens of a text, to estimate the size of a chunk
 _FLUSH_SECONDS = 0.02  # how long a chunk waits for the next item
 
 
-class _End(NamedTuple):
-    """Marks the end of a stream; holds the exception that ended it."""
-
-    error: Exception | None
+_END: Any = object()  # marks the end of a stream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,19 +101,16 @@ def map_sorted(
     lengths: Callable[[list[Part]], Sequence[int]],
     batching: Batching,
 ) -> Iterator[tuple[Item, list[Result]]]:
-    """Apply work to batches of parts of similar length; keep the order.
+    """Yield each item with the results of its parts, in order.
 
     Args:
       items: the stream; a thread reads at most one chunk ahead.
       parts: returns the parts of an item, usually one; may return none.
-      work: workers, functions from a list of parts to one result each. A free
-        worker takes the next batch. Several workers run in threads, which
-        Ctrl-C does not wait for.
+      work: workers, functions from a list of parts of similar length to one
+        result each. Several workers run in threads, which Ctrl-C does not wait
+        for.
       lengths: returns the lengths of parts, in the unit of `batching`.
       batching: limits of a batch; a few parts are divided among all workers.
-
-    Yields:
-      Each item and the results of its parts.
     """
     threads = ThreadPoolExecutor(len(work))
     free: queue.SimpleQueue = queue.SimpleQueue()
@@ -159,27 +153,27 @@ def _chunks(
     A thread reads ahead. With `flush_early`, a list ends when the source, such
     as a pipe or a terminal, pauses.
     """
-    arrived: queue.Queue[Item | _End] = queue.Queue(maxsize=size)
+    arrived: queue.Queue[Item] = queue.Queue(maxsize=size)
+    errors: list[Exception] = []
     stopped = threading.Event()
     timeout = _FLUSH_SECONDS if flush_early else None
 
     def _read_ahead() -> None:
-        end = _End(None)
         try:
             for item in items:
                 arrived.put(item)
                 if stopped.is_set():
                     return
         except Exception as error:  # raised again by the reader of the chunks
-            end = _End(error)
-        arrived.put(end)
+            errors.append(error)
+        arrived.put(_END)
 
     threading.Thread(target=_read_ahead, daemon=True).start()
     try:
         while True:
             chunk: list[Item] = []
-            item: Item | _End = arrived.get()
-            while not isinstance(item, _End):
+            item = arrived.get()
+            while item is not _END:
                 chunk.append(item)
                 if len(chunk) == size:
                     break
@@ -189,9 +183,9 @@ def _chunks(
                     break
             if chunk:
                 yield chunk
-            if isinstance(item, _End):
-                if item.error:
-                    raise item.error
+            if item is _END:
+                for error in errors:
+                    raise error
                 return
     finally:
         stopped.set()

@@ -124,22 +124,28 @@ def hypotheses_of(outputs: Mapping[str, Any], row: int) -> list[Hypothesis]:
 
     Args:
       outputs: of a graph or a server, best first: `outputs` [B] or [B, N],
-        `scores` alike, `tokens` [B, N, L]; the last two may be missing.
-        Hypotheses that do not exist have impossible scores.
+        `scores` alike, `tokens` [B, N, L], and of pairs `log_probabilities`
+        [B]; all but the first may be missing. Hypotheses that do not exist
+        have impossible scores.
       row: index of the text.
     """
     texts = np.atleast_1d(np.array(outputs["outputs"][row], object))
     scores = [None] * len(texts)
     if "scores" in outputs:
         scores = np.atleast_1d(outputs["scores"][row]).tolist()
+    log_prob = None
+    if "log_probabilities" in outputs:
+        log_prob = float(outputs["log_probabilities"][row])
     hypotheses = []
     for k, (text, score) in enumerate(zip(texts, scores, strict=True)):
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
-        ids = outputs["tokens"][row][k] if "tokens" in outputs else None
-        tokens = None if ids is None else strip_padding(ids)
+        tokens = None
+        if "tokens" in outputs:
+            tokens = _strip_padding(outputs["tokens"][row][k])
         if k == 0 or score is None or is_possible(score):
-            hypotheses.append(Hypothesis(text, score, tokens))
+            each = Hypothesis(text, score, tokens, log_probability=log_prob)
+            hypotheses.append(each)
     return hypotheses
 
 
@@ -164,7 +170,7 @@ def concat_sentences(
     )
 
 
-def strip_padding(tokens: np.ndarray) -> list[int]:
+def _strip_padding(tokens: np.ndarray) -> list[int]:
     """Return ids [L] up to EOS; without EOS, strip only trailing zeros."""
     from t2t_lite.tokenizers.base import EOS_ID, PAD_ID  # imports TensorFlow
 

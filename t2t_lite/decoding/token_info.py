@@ -32,11 +32,8 @@ class TokenDetails:
     penultimate decoder layer (arXiv:1909.02074). Two words are aligned if any
     of their tokens are.
 
-    Args:
-      translator: the engine; its encoders are used.
-      token_scores: add the log-probability of each token of a hypothesis;
-        scored pairs always contain them.
-      alignment: "words", or None for no alignment.
+    The `alignment` is "words", or None. Scored pairs always contain token
+    scores; `token_scores` adds them to translations.
 
     Raises:
       UsageError: the engine is not a `Translator` of one model, the alignment
@@ -80,18 +77,14 @@ class TokenDetails:
         Args:
           translator: the engine or one of its replicas.
           texts: sources, tf.string [B].
-          tokens: one or N targets per source, int32 [B, T] or [B, N, T]; EOS,
-            then zeros.
+          tokens: N targets per source, int32 [B, N, T]; EOS, then zeros.
 
         Returns:
-          `token_log_probabilities` and `sources`, if requested, with the shape
-          of `tokens`.
+          If requested, `token_log_probabilities` and `sources` [B, N, T].
         """
         if not (self._scores or self._aligns):
             return {}
         graph = self._graph(translator)
-        if len(tokens.shape) == 2:
-            return graph(texts, tokens)
         # One hypothesis at a time needs no more memory than the search.
         found = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
         return {
@@ -132,15 +125,12 @@ class TokenDetails:
         hypothesis: Hypothesis,
         source: str,
         outputs: Mapping[str, np.ndarray],
-        index: tuple[int, ...],
+        index: tuple[int, int],
     ) -> Hypothesis:
         """Add the requested details of its tokens to a hypothesis.
 
-        Args:
-          hypothesis: a translation, or a given target of `source`.
-          source: source text.
-          outputs: from `compute` or `Translator.score`.
-          index: of the hypothesis in `outputs`.
+        `outputs` are from `compute` or `Translator.score`, and `index` is the
+        index of the hypothesis in them.
         """
         encoder = self._translator.target_encoder
         tokens = hypothesis.tokens or []

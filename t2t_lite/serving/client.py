@@ -30,9 +30,7 @@ _TEXT_ERRORS = (
 class Failure(T2TLiteError):
     """A request failed.
 
-    Args:
-      reason: error message; becomes one line.
-      status: HTTP status code or name of a gRPC status.
+    The `status` is an HTTP status code or the name of a gRPC status.
     """
 
     def __init__(self, reason: str, status: int | str):
@@ -48,10 +46,8 @@ class Failure(T2TLiteError):
 def connect(url: str, name: str, version: int | None = None) -> Predict:
     """Return a function that sends requests to a model.
 
-    Args:
-      url: http://HOST:PORT, https://..., grpc://... or grpcs://...
-      name: name of the model.
-      version: version of the model; None: the newest.
+    The URL is http://HOST:PORT, https://..., grpc://... or grpcs://...; without
+    a version, the newest one answers.
 
     Raises:
       UsageError: the URL is malformed.
@@ -169,7 +165,13 @@ class Client:
         self._is_lost = False
         self._is_waiting = False
         self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._should_retry),
+            retry=tenacity.retry_if_exception(
+                lambda error: (
+                    not self._is_lost
+                    and isinstance(error, Failure)
+                    and error.is_busy
+                )
+            ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
             stop=tenacity.stop_before_delay(seconds),
             before_sleep=self._report,
@@ -212,10 +214,6 @@ class Client:
     def _send(self, texts: Sequence[str], deadline: float) -> Columns:
         seconds = max(deadline - time.monotonic(), 0.001)
         return self._predict(self._signature, texts, seconds)
-
-    def _should_retry(self, error: BaseException) -> bool:
-        is_busy = isinstance(error, Failure) and error.is_busy
-        return is_busy and not self._is_lost
 
     def _report(self, state: tenacity.RetryCallState) -> None:
         """Report the reason of the second and later retries, once."""

@@ -102,15 +102,7 @@ def export_ctranslate2(
 ) -> pathlib.Path:
     """Write a CTranslate2 model to `EXPORT_DIR/<version>/`.
 
-    Args:
-      translator: the model, its tokenizers and its search settings.
-      export_dir: parent folder of the versions; created if it does not exist.
-      quantization: type of the weights.
-      run: the run of the translator; adds its model card to the export.
-      weights: the checkpoints of the weights.
-
-    Returns:
-      The folder of the version.
+    The other arguments and the result are those of `export_saved_model`.
 
     Raises:
       UsageError: CTranslate2 does not support the model or its settings.

@@ -69,9 +69,7 @@ class ServingModule(tf.Module):
     and output is the batch, for batching servers. All numbers are finite, for
     strict JSON parsers.
 
-    Args:
-      translator: from `translator_to_serve`.
-      options: the same options as for `translator_to_serve`.
+    The translator is from `translator_to_serve`, with the same options.
 
     Attributes:
       answers: a `tf.function` for each signature; its inputs are strings [B].
@@ -108,11 +106,12 @@ class ServingModule(tf.Module):
 
             return serve
 
-        search = _search(translator, translator.settings.beam_size)
         pair = ("inputs", "targets")
         self.answers = {
-            "serving_default": signature(_best(translator), "inputs"),
-            "nbest": signature(search, "inputs"),
+            "serving_default": signature(
+                _translate(translator, False), "inputs"
+            ),
+            "nbest": signature(_translate(translator, True), "inputs"),
             "score": signature(_score(translator), *pair),
         }
         if options.attention:
@@ -133,41 +132,34 @@ def _use_weights(
     return keras.StatelessScope(state_mapping=values)
 
 
-def _search(translator: Translator, count: int) -> Callable[..., Answers]:
-    """Return the signature `nbest`, with `count` hypotheses.
+def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
+    """Return the signature `nbest`, or `serving_default` with outputs [B].
 
     With an output constraint, `outputs` are complete, such as trees in
     brackets, and `targets` have the format of the training data.
     """
     # Tracing the function again makes the graph use the signature's weights.
-    graph: Any = translator.graph(count)
+    graph: Any = translator.graph(translator.settings.beam_size if nbest else 1)
     constraint = translator.constraint
 
     def answer(texts: tf.Tensor) -> Answers:
         found = graph.python_function(texts)
+        by_text = {name: found[name] for name in _TEXT_OUTPUTS}
         answers = {
-            name: found[name] for name in ("outputs", "scores", *_TEXT_OUTPUTS)
+            "outputs": found["outputs"],
+            "scores": found["scores"],
+            "lengths": tf.math.count_nonzero(
+                found["tokens"], axis=-1, dtype=tf.int32
+            ),
         }
-        answers["lengths"] = tf.math.count_nonzero(
-            found["tokens"], axis=-1, dtype=tf.int32
-        )
-        if constraint is None:
-            return answers
-        written = constraint.write(constraint.prepare(texts), found["tokens"])
-        return {**answers, "outputs": written, "targets": found["outputs"]}
-
-    return answer
-
-
-def _best(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `serving_default`, with outputs [B]."""
-    search = _search(translator, 1)
-
-    def answer(texts: tf.Tensor) -> Answers:
-        return {
-            name: value if name in _TEXT_OUTPUTS else value[:, 0]
-            for name, value in search(texts).items()
-        }
+        if constraint is not None:
+            answers["targets"] = found["outputs"]
+            answers["outputs"] = constraint.write(
+                constraint.prepare(texts), found["tokens"]
+            )
+        if not nbest:
+            answers = {name: value[:, 0] for name, value in answers.items()}
+        return answers | by_text
 
     return answer
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.pairs import score_pairs
 from support.random_translator import random_model, random_sentences
 from support.rounding import approx_score
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Translator, on_one_line
 from t2t_lite.tokenizers.base import UNK_ID

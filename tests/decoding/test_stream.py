@@ -14,6 +14,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.pairs import score_pairs
 from support.places import TESTS
 from support.random_translator import (
     WORDS,
@@ -28,7 +29,6 @@ from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.stream import (
     Replica,
     configure_cpu_threads,
-    score_pairs,
     translate_lines,
 )
 from t2t_lite.decoding.translator import Translator, prepare, with_eos

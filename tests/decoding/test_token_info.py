@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.pairs import score_pairs
 from support.random_translator import (
     random_sentences,
     random_translator,
 )
 from support.rounding import approx_score
 from t2t_lite.decoding.batching import Batching
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.token_info import (
     TokenDetails,
     argmax_alignment,

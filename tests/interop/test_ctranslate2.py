@@ -11,10 +11,11 @@ import pytest
 import tensorflow as tf
 
 import t2t_lite
+from support.pairs import score_pairs
 from support.rounding import approx_score, assert_scores_close
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.translator import Translator, with_eos
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.interop.ctranslate2 import (

@@ -22,10 +22,7 @@ def attention_of(
 ) -> dict[str, Any]:
     """Compute the attention weights of all heads for a pair of texts.
 
-    Args:
-      translator: the model, its tokenizers and its search settings.
-      source: source text.
-      target: target text; None: the translation of the source.
+    Without a target, it is the translation of the source.
 
     Returns:
       A dict of JSON values: `texts`, and the outputs of the signature
@@ -54,11 +51,7 @@ def attention_of(
 
 
 def render_page(attention: Mapping[str, Any]) -> str:
-    """Render a self-contained HTML page.
-
-    Args:
-      attention: from `attention_of`.
-    """
+    """Render a self-contained HTML page of the result of `attention_of`."""
     # Escaped because "</" could end the script element.
     data = json.dumps(attention, ensure_ascii=False).replace("<", "\\u003c")
     contents = {

@@ -81,9 +81,8 @@ class Batcher:
           run: computes a batch in a worker thread.
           inputs: arrays by name.
           lengths: length of each row, in characters or another unit of cost.
-          group: requests of equal groups may share a batch: their inputs are
-            concatenated along the first dimension and their outputs are split
-            along it. None: the request runs alone and is not split.
+          group: requests of equal groups may share a batch, concatenated along
+            the first dimension. None: the request runs alone, in one part.
           deadline: in seconds of the event loop's clock.
 
         Raises:
@@ -192,31 +191,24 @@ class Batcher:
 
 
 def _compute(batch: Sequence[_Job]) -> list[_Answer]:
-    """Run a batch without its cancelled jobs, in a worker thread."""
+    """Run a batch without its cancelled jobs; after an error, one by one."""
     batch = [job for job in batch if not job.answer.done()]
     if not batch:
         return []
     requests.BATCH.observe(sum(job.rows for job in batch))
-    with requests.BATCH_SECONDS.time():
-        return list(zip(batch, _run(batch), strict=True))
-
-
-def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
-    """Return the answer or the error of each job.
-
-    After an error, the jobs of the batch run one by one.
-    """
     try:
-        if len(batch) == 1:
-            return [batch[0].run(batch[0].inputs)]
-        return _run_concatenated(batch)
+        with requests.BATCH_SECONDS.time():
+            return list(zip(batch, _run(batch), strict=True))
     except Exception as error:
         if len(batch) == 1:
-            return [error]
-        return [answer for job in batch for answer in _run([job])]
+            return [(batch[0], error)]
+        return [answer for job in batch for answer in _compute([job])]
 
 
-def _run_concatenated(batch: Sequence[_Job]) -> list[Tensors | Exception]:
+def _run(batch: Sequence[_Job]) -> list[Tensors]:
+    """Return the answer of each job."""
+    if len(batch) == 1:
+        return [batch[0].run(batch[0].inputs)]
     inputs = {
         name: np.concatenate([job.inputs[name] for job in batch])
         for name in batch[0].inputs

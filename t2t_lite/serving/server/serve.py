@@ -30,8 +30,7 @@ async def running(
       load: loads the folder of a version.
 
     Yields:
-      The REST port, the gRPC port and the batcher, which runs requests that
-      take longer than `drain_seconds` even after the block.
+      The REST port, the gRPC port and the batcher.
 
     Raises:
       T2TLiteError: no version can be loaded, or a port is in use.
