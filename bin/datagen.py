@@ -171,14 +171,14 @@ def _inspect(
     """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline
 
-    found = manifest.Manifest.load(data_dir, problem)
-    manifest.check_data(data_dir, problem, found)
-    manifest.check_shards(data_dir, problem, found)
-    _print_counts(args, found)
+    stored = manifest.Manifest.load(data_dir, problem)
+    manifest.check_data(data_dir, problem, stored)
+    manifest.check_shards(data_dir, problem, stored)
+    _print_counts(args, stored)
     if args.json:
         return
     encoders = problem.load_encoders(data_dir).values()
-    pairs = pipeline.read_pairs(data_dir, problem, found, "train")
+    pairs = pipeline.read_pairs(data_dir, problem, stored, "train")
     for pair in itertools.islice(pairs, _MAX_PAIRS):
         print()
         for encoder, ids in zip(encoders, pair, strict=True):

@@ -8,6 +8,7 @@ lines are `source<TAB>target`, and output lines are their scores.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
 import itertools
@@ -26,7 +27,6 @@ from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.tokenizers.tags import check_tag
 
@@ -115,84 +115,65 @@ def _decode(args: argparse.Namespace) -> None:
     resume_key = _resume_key(args, run)
     replicas = runs.make_replicas(run, args)
     translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)
-    with command.LineNotes(args.verbose or args.interactive) as note:
-        decoder = _LineDecoder(translator, run.problem, args, note)
+    args.tokenize = args.tokenize and run.problem.tokenize
+    errors: list[str] = []
+    with command.line_notes(args.verbose or args.interactive) as note:
+        decode = functools.partial(
+            _decode_lines, translator, args, note, errors
+        )
         if args.interactive:
             translator("", nbest=args.nbest)  # warm-up
-            _run_interactive(decoder)
+            _run_interactive(decode)
         else:
             command.interruptible(
-                lambda: _write(decoder, resume_key, args, len(replicas)),
+                lambda: _write(decode, resume_key, args, len(replicas)),
                 *(signal.SIGINT, signal.SIGTERM),
             )
-    if decoder.errors:
+    if errors:
         raise T2TLiteError(
-            f"{decoder.errors:,} request(s) failed; the last error: "
-            f"{decoder.last_error}"
+            f"{len(errors):,} request(s) failed; the last error: {errors[-1]}"
         )
 
 
-class _LineDecoder:
-    """Returns the output lines of input lines, according to the flags.
-
-    `note` is called with the number of a line and a warning. `errors` counts
-    failed requests; `last_error` is the error of the last one.
-    """
-
-    def __init__(
-        self,
-        translator: LoadedTranslator,
-        problem: Problem,
-        args: argparse.Namespace,
-        note: Callable[[int, str], None],
-    ):
-        self._translator, self._problem = translator, problem
-        self._args, self._note = args, note
-        self.errors, self.last_error = 0, ""
-
-    def __call__(
-        self,
-        lines: Iterable[bytes],
-        first_line: int = 1,
-        batching: Batching = DEFAULT_BATCHING,
-    ) -> Iterator[str]:
-        """Yield the output of each line, in input order."""
-        args = self._args
-        stream = {
-            "batching": batching,
-            "first_line": first_line,
-            "note": self._note,
-        }
-        options = {name: getattr(args, name) for name in _STREAM_OPTIONS}
-        items = map(self._parse, lines)
-        found = self._translator.stream(items, stream, **options)
-        is_single = args.nbest is None or args.mbr
-        for result in found:
-            if result.error:
-                self.errors, self.last_error = self.errors + 1, result.error
-                if args.format == "text":
-                    self._note(result.line, result.error)
-            if args.format == "json":
-                yield result.to_json()
-            else:
-                yield result.to_text(1 if is_single else args.nbest)
-
-    def _parse(self, line: bytes) -> Request | Pair:
-        args = self._args
-        item: Any
-        if args.input_format == "json":
-            item = (Pair if args.score else Request).parse(line)
+def _decode_lines(
+    translator: LoadedTranslator,
+    args: argparse.Namespace,
+    note: Callable[[int, str], None],
+    errors: list[str],
+    lines: Iterable[bytes],
+    first_line: int = 1,
+    batching: Batching = DEFAULT_BATCHING,
+) -> Iterator[str]:
+    """Yield the output of each line, in input order; add to `errors`."""
+    stream = {"batching": batching, "first_line": first_line, "note": note}
+    options = {name: getattr(args, name) for name in _STREAM_OPTIONS}
+    items = (_parse(line, args) for line in lines)
+    is_single = args.nbest is None or args.mbr
+    for result in translator.stream(items, stream, **options):
+        if result.error:
+            errors.append(result.error)
+            if args.format == "text":
+                note(result.line, result.error)
+        if args.format == "json":
+            yield result.to_json()
         else:
-            item = Pair.split(line) if args.score else Request(line)
-        item = dataclasses.replace(item, tag=item.tag or args.tag or "")
-        if args.tokenize:
-            words = self._problem.tokenize(item.text)
-            item = dataclasses.replace(item, text=words)
-        return item
+            yield result.to_text(1 if is_single else args.nbest)
+
+
+def _parse(line: bytes, args: argparse.Namespace) -> Request | Pair:
+    item: Any
+    if args.input_format == "json":
+        item = (Pair if args.score else Request).parse(line)
+    else:
+        item = Pair.split(line) if args.score else Request(line)
+    item = dataclasses.replace(item, tag=item.tag or args.tag or "")
+    if args.tokenize:
+        item = dataclasses.replace(item, text=args.tokenize(item.text))
+    return item
 
 
 def _write(
-    decoder: _LineDecoder,
+    decode: Callable[..., Iterator[str]],
     resume_key: Mapping[str, Any],
     args: argparse.Namespace,
     replicas: int,
@@ -218,7 +199,7 @@ def _write(
         # their last bits on the batches.
         start = num_kept - num_kept % batching.chunk(replicas)
         rest = itertools.islice(lines, start, None)
-        results = decoder(rest, start + 1, batching)
+        results = decode(rest, start + 1, batching)
         left = None if total is None else total - num_kept
         shown = bool(args.decode_to_file) or not sys.stdout.isatty()
         with Counter("decoding", "lines", shown, left) as counter:
@@ -249,8 +230,8 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     """Return all facts that affect the results, and fix `args.checkpoint`."""
     weights = [
-        found
-        for _, found in run.ensemble(
+        weights
+        for _, weights in run.ensemble(
             args.checkpoint, flags.ensemble_members(args)
         )
     ]
@@ -267,7 +248,7 @@ def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     }
 
 
-def _run_interactive(decoder: _LineDecoder) -> None:
+def _run_interactive(decode: Callable[..., Iterator[str]]) -> None:
     """Print the result of each typed line, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -275,7 +256,7 @@ def _run_interactive(decoder: _LineDecoder) -> None:
         import readline  # noqa: F401 (adds a history to `input`)
     lines = strip_bom(_typed_lines(), "stdin")
     for number, line in enumerate(lines, 1):
-        for result in decoder([line], number):
+        for result in decode([line], number):
             _print(result)
 
 

@@ -87,13 +87,13 @@ def query(args: argparse.Namespace) -> None:
     lines = io_paths.open_lines(args.decode_from_file)
     with (
         opened as file,
-        command.LineNotes(args.verbose) as note,
+        command.line_notes(args.verbose) as note,
         # Results on a terminal already show the progress.
         Counter("querying", "lines", shown=not sys.stdout.isatty()) as counter,
     ):
         results = map_sorted(
             (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),
-            parts=lambda line: [line.decode(errors="replace")],
+            split=lambda line: [line.decode(errors="replace")],
             work=[client.translate] * args.concurrency,
             lengths=lambda texts: [len(text) for text in texts],
             batching=Batching(args.batch_size),

@@ -99,14 +99,14 @@ def make_translator(
 
     `log` is called with the names of the checkpoints.
     """
-    model, found = run.load_ensemble(
+    model, weights = run.load_ensemble(
         args.checkpoint, flags.ensemble_members(args)
     )
-    names = ", ".join(f"{each} ({each.path})" for each in found)
+    names = ", ".join(f"{each} ({each.path})" for each in weights)
     log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)
     jit = getattr(args, "jit", False)
-    return run.translator(model, jit, **settings), found
+    return run.translator(model, jit, **settings), weights
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from t2t_lite.errors import UsageError
 
 Item = TypeVar("Item")
-Part = TypeVar("Part")
+Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 DEFAULT_SIZE = 64
@@ -96,28 +96,28 @@ DEFAULT_BATCHING = Batching()
 
 def map_sorted(
     items: Iterable[Item],
-    parts: Callable[[Item], Sequence[Part]],
-    work: Sequence[Callable[[list[Part]], Iterable[Result]]],
-    lengths: Callable[[list[Part]], Sequence[int]],
+    split: Callable[[Item], Sequence[Piece]],
+    work: Sequence[Callable[[list[Piece]], Iterable[Result]]],
+    lengths: Callable[[list[Piece]], Sequence[int]],
     batching: Batching,
 ) -> Iterator[tuple[Item, list[Result]]]:
-    """Yield each item with the results of its parts, in order.
+    """Yield each item with the results of its pieces, in order.
 
     Args:
       items: the stream; a thread reads at most one chunk ahead.
-      parts: returns the parts of an item, usually one; may return none.
-      work: workers, functions from a list of parts of similar length to one
+      split: returns the pieces of an item, usually one; may return none.
+      work: workers, functions from a list of pieces of similar length to one
         result each. Several workers run in threads, which Ctrl-C does not wait
         for.
-      lengths: returns the lengths of parts, in the unit of `batching`.
-      batching: limits of a batch; a few parts are divided among all workers.
+      lengths: returns the lengths of pieces, in the unit of `batching`.
+      batching: limits of a batch; a few pieces are divided among all workers.
     """
     threads = ThreadPoolExecutor(len(work))
     free: queue.SimpleQueue = queue.SimpleQueue()
     for each in work:
         free.put(each)
 
-    def run(batch: list[Part]) -> list[Result]:
+    def run(batch: list[Piece]) -> list[Result]:
         worker = free.get()
         try:
             return list(worker(batch))
@@ -128,18 +128,18 @@ def map_sorted(
     try:
         size = batching.chunk(len(work))
         for chunk in _chunks(items, size, batching.flush_early):
-            item_parts = [parts(item) for item in chunk]
-            flat = list(itertools.chain.from_iterable(item_parts))
+            item_pieces = [split(item) for item in chunk]
+            flat = list(itertools.chain.from_iterable(item_pieces))
             counts = lengths(flat) if flat else []
             batches = batching.batches(counts, len(work))
             batch_results = run_all(
                 run, [[flat[i] for i in indices] for indices in batches]
             )
             results: dict[int, Result] = {}
-            for indices, found in zip(batches, batch_results, strict=True):
-                results.update(zip(indices, found, strict=True))
+            for indices, values in zip(batches, batch_results, strict=True):
+                results.update(zip(indices, values, strict=True))
             in_order = iter([results[i] for i in range(len(flat))])
-            for item, own in zip(chunk, item_parts, strict=True):
+            for item, own in zip(chunk, item_pieces, strict=True):
                 yield item, list(itertools.islice(in_order, len(own)))
     finally:
         threads.shutdown(wait=False, cancel_futures=True)

@@ -52,7 +52,7 @@ Made = TypeVar("Made")
 
 
 # The hypotheses of a text, and whether it was truncated.
-_Found: TypeAlias = tuple[Sequence[Hypothesis], bool]
+_Output: TypeAlias = tuple[Sequence[Hypothesis], bool]
 
 
 class Replica(NamedTuple):
@@ -116,7 +116,7 @@ def translate_lines(
         texts = split_keeping_tag(item.text, tags, split)
         return [dataclasses.replace(item, text=each) for each in texts]
 
-    def run(replica: Replica, batch: list[Any]) -> list[_Found]:
+    def run(replica: Replica, batch: list[Any]) -> list[_Output]:
         with tf.device(replica.device):
             outputs = _run_graph(replica.translator, batch, num_hypotheses)
             return _read_outputs(replica.translator, batch, outputs, details)
@@ -128,8 +128,8 @@ def translate_lines(
         functools.partial(_lengths, engine, batching),
         batching,
     )
-    for line, (item, found) in enumerate(results, start=first_line):
-        result = _join(line, item, found, engine, note)
+    for line, (item, outputs) in enumerate(results, start=first_line):
+        result = _join(line, item, outputs, engine, note)
         if isinstance(item, Request):
             hypotheses = [
                 _postprocess(item, each, engine.settings, postprocess)
@@ -231,14 +231,14 @@ def _read_outputs(
     batch: Sequence[Any],
     outputs: dict[str, tf.Tensor],
     details: TokenDetails | None,
-) -> list[_Found]:
+) -> list[_Output]:
     """Convert the outputs of a graph for requests or pairs."""
     sources = [getattr(item, item.SIDES[0]) for item in batch]
     if details:
         texts = tf.constant(sources)
         outputs |= details.compute(engine, texts, outputs["tokens"])
     arrays = {name: value.numpy() for name, value in outputs.items()}
-    found: list[_Found] = []
+    found: list[_Output] = []
     for row, source in enumerate(sources):
         hypotheses = hypotheses_of(arrays, row)
         if details:
@@ -253,23 +253,23 @@ def _read_outputs(
 def _join(
     line: int,
     item: Request | Pair,
-    found: Sequence[_Found],
+    outputs: Sequence[_Output],
     engine: Engine,
     note: Callable[[int, str], None],
 ) -> Result:
     """Return the result of an item from the hypotheses of its sentences."""
     hypotheses: Sequence[Hypothesis] = ()
-    for hypotheses, _ in found:
+    for hypotheses, _ in outputs:
         if not is_possible(hypotheses[0].score):
             raise T2TLiteError(
                 f"The model's score for line {line} is NaN or infinite. "
                 "Training diverged or the checkpoint is damaged: choose "
                 "another one with `checkpoint`."
             )
-    if len(found) > 1:
-        best = [hypotheses[0] for hypotheses, _ in found]
+    if len(outputs) > 1:
+        best = [hypotheses[0] for hypotheses, _ in outputs]
         hypotheses = [concat_sentences(best, engine.settings.alpha)]
-    truncated = any(truncated for _, truncated in found)
+    truncated = any(truncated for _, truncated in outputs)
     if truncated:
         limit = f"{engine.max_length} tokens (max_length, EOS included)"
         note(line, f"truncated to {limit}.")

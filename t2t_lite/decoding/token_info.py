@@ -86,10 +86,10 @@ class TokenDetails:
             return {}
         graph = self._graph(translator)
         # One hypothesis at a time needs no more memory than the search.
-        found = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
+        columns = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
         return {
-            name: tf.stack([each[name] for each in found], axis=1)
-            for name in found[0]
+            name: tf.stack([each[name] for each in columns], axis=1)
+            for name in columns[0]
         }
 
     def _new_graph(self, translator):
@@ -103,20 +103,20 @@ class TokenDetails:
         def compute(texts, tokens):
             inputs, _, _ = encode_sources(translator, texts)
             features = {"inputs": inputs, "targets": tokens}
-            found = {}
+            outputs = {}
             if self._scores:
-                found["token_log_probabilities"] = (
+                outputs["token_log_probabilities"] = (
                     translator.model.token_log_probs(features)
                 )
             if self._aligns:
-                found["sources"] = argmax_alignment(
+                outputs["sources"] = argmax_alignment(
                     source_attention(
                         translator.single_model, features, self._layer
                     ),
                     inputs,
                     tokens,
                 )
-            return found
+            return outputs
 
         return compute
 

@@ -143,19 +143,19 @@ def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
     constraint = translator.constraint
 
     def answer(texts: tf.Tensor) -> Answers:
-        found = graph.python_function(texts)
-        by_text = {name: found[name] for name in _TEXT_OUTPUTS}
+        outputs = graph.python_function(texts)
+        by_text = {name: outputs[name] for name in _TEXT_OUTPUTS}
         answers = {
-            "outputs": found["outputs"],
-            "scores": found["scores"],
+            "outputs": outputs["outputs"],
+            "scores": outputs["scores"],
             "lengths": tf.math.count_nonzero(
-                found["tokens"], axis=-1, dtype=tf.int32
+                outputs["tokens"], axis=-1, dtype=tf.int32
             ),
         }
         if constraint is not None:
-            answers["targets"] = found["outputs"]
+            answers["targets"] = outputs["outputs"]
             answers["outputs"] = constraint.write(
-                constraint.prepare(texts), found["tokens"]
+                constraint.prepare(texts), outputs["tokens"]
             )
         if not nbest:
             answers = {name: value[:, 0] for name, value in answers.items()}
@@ -168,14 +168,17 @@ def _score(translator: Translator) -> Callable[..., Answers]:
     """Return the signature `score`, with outputs [B]."""
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
-        found = translator.score_graph.python_function(sources, targets)
+        outputs = translator.score_graph.python_function(sources, targets)
         # A damaged model computes NaN or infinity, which JSON does not support.
-        possible = is_possible(found["log_probabilities"])
+        possible = is_possible(outputs["log_probabilities"])
         finite = {
-            name: tf.where(possible, found[name], NEG_INF)
+            name: tf.where(possible, outputs[name], NEG_INF)
             for name in ("scores", "log_probabilities")
         }
-        return {**finite, **{n: found[n] for n in ("lengths", *_TEXT_OUTPUTS)}}
+        return {
+            **finite,
+            **{n: outputs[n] for n in ("lengths", *_TEXT_OUTPUTS)},
+        }
 
     return answer
 
@@ -194,7 +197,7 @@ def attention(translator: Translator) -> Callable[..., Answers]:
         pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
-        features, _, cut = translator.encode_pairs(sources, targets)
+        features, _, truncated = translator.encode_pairs(sources, targets)
         inputs, targets = features["inputs"], features["targets"]
         weights = attention_weights(model, features)
         queries = {"encoder": inputs, "decoder": targets, "cross": targets}
@@ -205,7 +208,7 @@ def attention(translator: Translator) -> Callable[..., Answers]:
                 name: _without_padding(weights[name], ids != PAD_ID)
                 for name, ids in queries.items()
             },
-            "cut": cut,
+            "cut": truncated,
         }
 
     return answer

@@ -107,8 +107,8 @@ def verify(
             lines = done.stderr.decode("utf-8", "replace").split("\n")
             last = ["no message", *filter(None, map(str.strip, lines))][-1]
             raise _failed(f"in a process without t2t-lite: {last}")
-        found = pickle.loads((folder / "outputs.pickle").read_bytes())
-        for (signature, inputs), outputs in zip(requests, found, strict=True):
+        actual = pickle.loads((folder / "outputs.pickle").read_bytes())
+        for (signature, inputs), outputs in zip(requests, actual, strict=True):
             texts = [tf.constant(v, tf.string) for v in inputs.values()]
             for name, value in signatures[signature](*texts).items():
                 expected, tolerance = value.numpy(), _TOLERANCE[dtype]
@@ -151,17 +151,19 @@ import sys
 _run_requests(sys.argv[1])"""
 
 
-def is_equal(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
+def is_equal(
+    actual: np.ndarray, expected: np.ndarray, tolerance: float
+) -> bool:
     """Return whether an output equals the expected one and is finite.
 
     `tolerance` is the relative and absolute tolerance of floats.
     """
-    if found.dtype.kind != "f":
-        return np.array_equal(found, expected)
-    is_close = found.shape == expected.shape and np.allclose(
-        found, expected, tolerance, tolerance
+    if actual.dtype.kind != "f":
+        return np.array_equal(actual, expected)
+    is_close = actual.shape == expected.shape and np.allclose(
+        actual, expected, tolerance, tolerance
     )
-    return is_close and bool(np.isfinite(found).all())
+    return is_close and bool(np.isfinite(actual).all())
 
 
 def _failed(reason: str) -> T2TLiteError:
