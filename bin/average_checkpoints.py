@@ -9,13 +9,12 @@ from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.hparam import HParams
 from t2t_lite.tf_setup import start_tensorflow
-from t2t_lite.validators import integer
 
 
 def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     about = "newest checkpoints to use (default: the run's average_checkpoints)"
-    flags.add(parser, {"--num_checkpoints=N": about}, integer(1))
+    flags.add(parser, {"--num_checkpoints=N": about})
 
 
 def average(args: argparse.Namespace) -> None:

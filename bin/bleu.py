@@ -8,7 +8,7 @@ from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError
 
-_TOKENIZERS = ("13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab")
+_TOKENIZERS = "13a|intl|char|none|zh|ja-mecab|ko-mecab"
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -22,8 +22,10 @@ def _add_flags(parser: flags.Parser) -> None:
         "such as de",
     }
     flags.add(parser, table)
-    help_text = "sacreBLEU tokenizer for both files"
-    flags.add_choice(parser, "tokenize", help_text, *_TOKENIZERS, default="13a")
+    table = {
+        f"--tokenize={_TOKENIZERS}": "sacreBLEU tokenizer for both files",
+    }
+    flags.add(parser, table, default="13a")
     flags.add_json(parser)
 
 

@@ -6,20 +6,16 @@ from typing import Any
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.bin.cli.output import format_value, print_json, print_table
+from t2t_lite.bin.cli.output import (
+    format_value,
+    print_json,
+    print_rows,
+    print_table,
+)
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.parsing import bracket_f1
-from t2t_lite.parsing.bracket_f1 import SentenceScore, percent
+from t2t_lite.parsing.bracket_f1 import SentenceScore
 from t2t_lite.parsing.trees import STRICT
-
-# The table format of EVALB.
-_RULE = "=" * 76
-_HEADING = (
-    f"  Sent. {'':21}  Matched  Bracket   Cross        Correct Tag",
-    " ID  Len.  Stat. Recal  Prec.  Bracket gold test Bracket Words  Tags "
-    "Accracy",
-    _RULE,
-)
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -46,13 +42,13 @@ def score_files(args: argparse.Namespace) -> None:
     )
     _note_errors(scores, args.test)
     report = bracket_f1.report(scores, parameters)
+    rows = [score._asdict() for score in scores]
     if args.json:
-        if args.sentences:
-            report["per_sentence"] = [score._asdict() for score in scores]
-        print_json(report)
+        print_json(report | ({"per_sentence": rows} if args.sentences else {}))
         return
     if args.sentences:
-        print(*_sentence_table(scores, report), sep="\n", end="\n\n")
+        print_rows([{"sentence": i, **row} for i, row in enumerate(rows, 1)])
+        print()
     print_table(_totals(report), numbers=True)
 
 
@@ -68,30 +64,6 @@ def _note_errors(scores: Sequence[SentenceScore], name: str) -> None:
             f"{len(skipped)} of {len(scores)} sentences are skipped, as in "
             f"EVALB; the first is {skipped[0].rstrip('.')}."
         )
-
-
-def _sentence_table(
-    scores: Sequence[SentenceScore], report: Mapping[str, Any]
-) -> Iterator[str]:
-    """Yield the lines of EVALB's table: the sentences, then the totals."""
-    yield from _HEADING
-    for number, score in enumerate(scores, 1):
-        yield (
-            f"{number:4}  {score.length:3}    {score.status}  "
-            f"{percent(score.matched, score.gold):6.2f} "
-            f"{percent(score.matched, score.test):6.2f}   "
-            f"{score.matched:3}    {score.gold:3}  {score.test:3}    "
-            f"{score.crossing:3}   {score.words:4}  {score.correct_tags:4}   "
-            f"{percent(score.correct_tags, score.words):6.2f}"
-        )
-    yield _RULE
-    yield (
-        f"{'':16}{report['recall']:6.2f} {report['precision']:6.2f} "
-        f"{report['matched_brackets']:6} {report['gold_brackets']:5} "
-        f"{report['test_brackets']:5}  {report['crossing_brackets']:5}  "
-        f"{report['words']:5} {report['correct_tags']:5}   "
-        f"{report['tagging_accuracy']:6.2f}"
-    )
 
 
 def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:

@@ -43,17 +43,16 @@ _MAX_PAIRS, _MAX_CHARACTERS = 10, 300  # printed by --inspect
 
 
 def _add_flags(parser: flags.Parser) -> None:
-    help_text = "registered problem; NAME_rev has the data of NAME"
-    flags.add(parser, {"--problem=NAME": help_text})
     names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
     flags.add_settings(parser, TrainingOptions, names)
     help_text = (
         "seed of all random numbers (default: the seed of existing data, or 1)"
     )
     flags.add(parser, {"--seed=N": help_text}, integer(0, 2**63 - 1))
-    help_text = "number of worker processes (default: one per CPU core)"
-    flags.add(parser, {"--processes=N": help_text}, integer(1))
-    modes = {
+    table = {
+        "--problem=NAME": "registered problem; NAME_rev has the data of NAME",
+        "--processes=N": "number of worker processes (default: one per CPU "
+        "core)",
         "--overwrite": "generate the data from the start, even if valid data "
         "exists",
         "--inspect": "check existing data, and print its counts and ten pairs "
@@ -62,7 +61,7 @@ def _add_flags(parser: flags.Parser) -> None:
         "tensor2tensor in DIR, and use them in place as the data of "
         "--problem=NAME; requires --vocabulary=FILE or SOURCE,TARGET",
     }
-    flags.add(parser, modes)
+    flags.add(parser, table)
     flags.add_json(parser)
     flags.add_text_flags(parser)
     group = parser.add_argument_group(
@@ -172,14 +171,14 @@ def _inspect(
     """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline
 
-    found = manifest.Manifest.load(data_dir, problem)
-    manifest.check_data(data_dir, problem, found)
-    manifest.check_shards(data_dir, problem, found)
-    _print_counts(args, found)
+    stored = manifest.Manifest.load(data_dir, problem)
+    manifest.check_data(data_dir, problem, stored)
+    manifest.check_shards(data_dir, problem, stored)
+    _print_counts(args, stored)
     if args.json:
         return
     encoders = problem.load_encoders(data_dir).values()
-    pairs = pipeline.read_pairs(data_dir, problem, found, "train")
+    pairs = pipeline.read_pairs(data_dir, problem, stored, "train")
     for pair in itertools.islice(pairs, _MAX_PAIRS):
         print()
         for encoder, ids in zip(encoders, pair, strict=True):

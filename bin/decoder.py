@@ -8,14 +8,14 @@ lines are `source<TAB>target`, and output lines are their scores.
 import argparse
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import io
 import itertools
-import json
 import pathlib
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
@@ -24,16 +24,13 @@ from t2t_lite.bin.cli import command, flags, io_paths, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.corpus.lines import open_compressed, strip_bom
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
+from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.resumable_output import open_resumable
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter
 from t2t_lite.tokenizers.tags import check_tag
-from t2t_lite.validators import integer
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.requests import Pair, Request
-    from t2t_lite.decoding.results import PairScore, Translation
     from t2t_lite.training.run import Run
 
 # The first flag of each row conflicts with all others.
@@ -46,7 +43,10 @@ _CONFLICTS = (
 _REQUIRED = runs.REQUIRED | {
     "token_scores": "format=json",
 }
-_DETAILS = ("token_scores", "alignment")
+_STREAM_OPTIONS = (
+    *("score", "nbest", "mbr", "split_sentences"),
+    *("token_scores", "alignment"),
+)
 # Flags that cannot change the results, and flags of the run and its weights,
 # which are compared by checksum.
 _IGNORED_ON_RESUME = {
@@ -78,41 +78,27 @@ def _add_flags(parser: flags.Parser) -> None:
         '"bad_phrases", "seed", "tag"}, or with --score {"source", "target", '
         '"id", "tag"}; the result of an invalid line is {"error"}'
     )
-    formats = ("text", "json")
-    flags.add_choice(group, "input_format", help_text, *formats, default="text")
+    flags.add(group, {"--input_format=text|json": help_text}, default="text")
     group = parser.add_argument_group("Output")
     table = {
         "--decode_to_file=FILE": "output file, FILE.partial until it is "
         "complete; the same command resumes it (default: stdout)",
         "--overwrite": "start again instead of resuming FILE.partial",
+        "--format=text|json": 'json: one object per line, {"line", "source", '
+        '"hypotheses": [{"text", "score", "tokens"}]} (default: '
+        "--input_format)",
+        "--nbest=N": "number of translations per line, separated by TABs, the "
+        "best first; at most --beam_size, or any number with --sample "
+        "(default: 1)",
+        "--token_scores": "with --format=json, add the log-probability and the "
+        "text of each token; --score always adds them",
+        "--alignment=words": "add the source word of each target word, as `0-0 "
+        "1-2` (source-target) after ` ||| `, or in JSON",
+        "--mbr=chrf": "minimum Bayes risk: print the hypothesis that is most "
+        "similar to all --nbest=N hypotheses (default: --beam_size); JSON has "
+        "all hypotheses with their utility",
     }
     flags.add(group, table)
-    help_text = (
-        'json: one object per line, {"line", "source", "hypotheses": [{"text", '
-        '"score", "tokens"}]} (default: --input_format)'
-    )
-    flags.add_choice(group, "format", help_text, *formats)
-    help_text = (
-        "number of translations per line, separated by TABs, the best first; "
-        "at most --beam_size, or any number with --sample (default: 1)"
-    )
-    flags.add(group, {"--nbest=N": help_text}, integer(1))
-    help_text = (
-        "with --format=json, add the log-probability and the text of each "
-        "token; --score always adds them"
-    )
-    flags.add(group, {"--token_scores": help_text})
-    help_text = (
-        "add the source word of each target word, as `0-0 1-2` "
-        "(source-target) after ` ||| `, or in JSON"
-    )
-    flags.add_choice(group, "alignment", help_text, "words")
-    help_text = (
-        "minimum Bayes risk: print the hypothesis that is most similar to all "
-        "--nbest=N hypotheses (default: --beam_size); JSON has all hypotheses "
-        "with their utility"
-    )
-    flags.add_choice(group, "mbr", help_text, "chrf")
 
 
 def _decode(args: argparse.Namespace) -> None:
@@ -129,138 +115,65 @@ def _decode(args: argparse.Namespace) -> None:
     resume_key = _resume_key(args, run)
     replicas = runs.make_replicas(run, args)
     translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)
-    with command.LineNotes(args.verbose or args.interactive) as note:
-        decoder = _LineDecoder(translator, run.problem, args, note)
+    args.tokenize = args.tokenize and run.problem.tokenize
+    errors: list[str] = []
+    with command.line_notes(args.verbose or args.interactive) as note:
+        decode = functools.partial(
+            _decode_lines, translator, args, note, errors
+        )
         if args.interactive:
             translator("", nbest=args.nbest)  # warm-up
-            _run_interactive(decoder)
+            _run_interactive(decode)
         else:
             command.interruptible(
-                lambda: _write(decoder, resume_key, args, len(replicas)),
+                lambda: _write(decode, resume_key, args, len(replicas)),
                 *(signal.SIGINT, signal.SIGTERM),
             )
-    if decoder.errors:
+    if errors:
         raise T2TLiteError(
-            f"{decoder.errors:,} request(s) failed; the last error: "
-            f"{decoder.last_error}"
+            f"{len(errors):,} request(s) failed; the last error: {errors[-1]}"
         )
 
 
-class _LineDecoder:
-    """Returns the output lines of input lines, according to the flags.
-
-    Args:
-      translator: translates or scores the lines.
-      problem: the problem of the model.
-      args: the flags.
-      note: called with the number of a line and a warning.
-
-    Attributes:
-      errors: the number of failed requests.
-      last_error: the error of the last failed request.
-    """
-
-    def __init__(
-        self,
-        translator: LoadedTranslator,
-        problem: Problem,
-        args: argparse.Namespace,
-        note: Callable[[int, str], None],
-    ):
-        self._translator, self._problem = translator, problem
-        self._args, self._note = args, note
-        self.errors, self.last_error = 0, ""
-
-    def __call__(
-        self,
-        lines: Iterable[bytes],
-        first_line: int = 1,
-        batching: Batching = DEFAULT_BATCHING,
-    ) -> Iterator[str]:
-        """Yield the output of each line, in input order."""
-        args = self._args
-        stream = {
-            "batching": batching,
-            "first_line": first_line,
-            "note": self._note,
-        }
-        options = {name: getattr(args, name) for name in _DETAILS}
-        if args.score:
-            pairs = map(self._pair, lines)
-            found: Any = self._translator.score_stream(pairs, stream, **options)
+def _decode_lines(
+    translator: LoadedTranslator,
+    args: argparse.Namespace,
+    note: Callable[[int, str], None],
+    errors: list[str],
+    lines: Iterable[bytes],
+    first_line: int = 1,
+    batching: Batching = DEFAULT_BATCHING,
+) -> Iterator[str]:
+    """Yield the output of each line, in input order; add to `errors`."""
+    stream = {"batching": batching, "first_line": first_line, "note": note}
+    options = {name: getattr(args, name) for name in _STREAM_OPTIONS}
+    items = (_parse(line, args) for line in lines)
+    is_single = args.nbest is None or args.mbr
+    for result in translator.stream(items, stream, **options):
+        if result.error:
+            errors.append(result.error)
+            if args.format == "text":
+                note(result.line, result.error)
+        if args.format == "json":
+            yield result.to_json()
         else:
-            for name in ("nbest", "mbr", "split_sentences"):
-                options[name] = getattr(args, name)
-            requests = map(self._request, lines)
-            found = self._translator.stream(requests, stream, **options)
-        for result in found:
-            if result.error:
-                yield self._error(result)
-            elif args.format == "json":
-                yield _json(result)
-            elif args.score:
-                yield _with_alignment(f"{result.score:.6f}", result.alignment)
-            else:
-                yield self._text(result)
-
-    def _request(self, line: bytes) -> "Request":
-        from t2t_lite.decoding.requests import Request
-
-        args = self._args
-        in_json = args.input_format == "json"
-        request = Request.parse(line) if in_json else Request(line)
-        request = self._add_tag(request)
-        if args.tokenize:
-            words = self._problem.tokenize(request.text)
-            request = dataclasses.replace(request, text=words)
-        return request
-
-    def _text(self, translation: "Translation") -> str:
-        args = self._args
-        texts = [
-            _with_alignment(each.text, each.alignment)
-            for each in translation.hypotheses
-        ]
-        if args.nbest in (None, 1) or args.mbr:
-            return texts[0]
-        # A TAB inside a text must not look like a separator.
-        return "\t".join(text.replace("\t", " ") for text in texts)
-
-    def _pair(self, line: bytes) -> "Pair":
-        from t2t_lite.decoding.requests import Pair
-
-        in_json = self._args.input_format == "json"
-        return self._add_tag(Pair.parse(line) if in_json else Pair.split(line))
-
-    def _add_tag(self, item: Any) -> Any:
-        return dataclasses.replace(item, tag=item.tag or self._args.tag or "")
-
-    def _error(self, result: "Translation | PairScore") -> str:
-        """Count an error and return its JSON, or an empty line."""
-        self.errors, self.last_error = self.errors + 1, str(result.error)
-        if self._args.format == "json":
-            return _json(result)
-        self._note(result.line, str(result.error))
-        return ""
+            yield result.to_text(1 if is_single else args.nbest)
 
 
-def _json(result: "Translation | PairScore") -> str:
-    """Return a result as one line of JSON, with lone surrogates escaped."""
-    text = json.dumps(result.to_dict(), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _with_alignment(
-    text: str, alignment: Sequence[Sequence[int]] | None
-) -> str:
-    if alignment is None:
-        return text
-    pairs = " ".join(f"{source}-{target}" for source, target in alignment)
-    return f"{text} ||| {pairs}"
+def _parse(line: bytes, args: argparse.Namespace) -> Request | Pair:
+    item: Any
+    if args.input_format == "json":
+        item = (Pair if args.score else Request).parse(line)
+    else:
+        item = Pair.split(line) if args.score else Request(line)
+    item = dataclasses.replace(item, tag=item.tag or args.tag or "")
+    if args.tokenize:
+        item = dataclasses.replace(item, text=args.tokenize(item.text))
+    return item
 
 
 def _write(
-    decoder: _LineDecoder,
+    decode: Callable[..., Iterator[str]],
     resume_key: Mapping[str, Any],
     args: argparse.Namespace,
     replicas: int,
@@ -278,15 +191,15 @@ def _write(
     if args.decode_to_file:
         record = {"input": sha256, **resume_key} if sha256 else None
         opened = open_resumable(path, record, args.overwrite, command.note)
-    with io_paths.open_lines(args.decode_from_file) as lines, opened as output:
-        write, num_kept = output
+    lines = io_paths.open_lines(args.decode_from_file)
+    with opened as (write, num_kept):
         if num_kept:
             command.note(f"Resuming after line {num_kept:,}.")
         # Start at the same chunk of sorted lines, because scores depend in
         # their last bits on the batches.
         start = num_kept - num_kept % batching.chunk(replicas)
         rest = itertools.islice(lines, start, None)
-        results = decoder(rest, start + 1, batching)
+        results = decode(rest, start + 1, batching)
         left = None if total is None else total - num_kept
         shown = bool(args.decode_to_file) or not sys.stdout.isatty()
         with Counter("decoding", "lines", shown, left) as counter:
@@ -317,8 +230,8 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     """Return all facts that affect the results, and fix `args.checkpoint`."""
     weights = [
-        found
-        for _, found in run.ensemble(
+        weights
+        for _, weights in run.ensemble(
             args.checkpoint, flags.ensemble_members(args)
         )
     ]
@@ -335,7 +248,7 @@ def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     }
 
 
-def _run_interactive(decoder: _LineDecoder) -> None:
+def _run_interactive(decode: Callable[..., Iterator[str]]) -> None:
     """Print the result of each typed line, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -343,7 +256,7 @@ def _run_interactive(decoder: _LineDecoder) -> None:
         import readline  # noqa: F401 (adds a history to `input`)
     lines = strip_bom(_typed_lines(), "stdin")
     for number, line in enumerate(lines, 1):
-        for result in decoder([line], number):
+        for result in decode([line], number):
             _print(result)
 
 

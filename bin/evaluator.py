@@ -42,7 +42,7 @@ def evaluate(args: argparse.Namespace) -> None:
     def translate() -> None:
         batching = Batching(args.batch_size, args.batch_tokens)
         with (
-            command.LineNotes(args.verbose) as note,
+            command.line_notes(args.verbose) as note,
             Counter("translating", "sentences", total=len(sources)) as counter,
         ):
             for result in translate_lines(

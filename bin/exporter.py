@@ -5,64 +5,41 @@ An export for CTranslate2 translates tokens; the vocabulary is a separate file.
 """
 
 import argparse
+import dataclasses
 import os
 
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import UsageError
-from t2t_lite.validators import integer
+from t2t_lite.serving.options import ExportOptions
 
-# Flags of --format=saved_model, which are None unless given.
-_SERVING = (
-    *("attention", "precision", "max_length"),
-    *("warmup", "noverify"),
-)
 _WARMUP = 4  # default number of text lengths
 
 
 def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
-    help_text = (
-        "output folder with versions 1, 2, ... (default: OUTPUT_DIR/export or "
-        "OUTPUT_DIR/ctranslate2)"
-    )
-    flags.add(parser, {"--export_dir=DIR": help_text})
+    table = {
+        "--export_dir=DIR": "output folder with versions 1, 2, ... (default: "
+        "OUTPUT_DIR/export or OUTPUT_DIR/ctranslate2)",
+        "--keep=N": "number of newest versions to keep after the export "
+        "(default: all)",
+    }
+    flags.add(parser, table)
     help_text = (
         "saved_model for TensorFlow Serving, or ctranslate2, which requires "
         "t2t-lite[ctranslate2]"
     )
-    formats = ("saved_model", "ctranslate2")
-    flags.add_choice(parser, "format", help_text, *formats, default=formats[0])
+    table = {"--format=saved_model|ctranslate2": help_text}
+    flags.add(parser, table, default="saved_model")
     runs.add_quantization(parser, "--format=ctranslate2")
-    help_text = (
-        "number of newest versions to keep after the export (default: all)"
-    )
-    flags.add(parser, {"--keep=N": help_text}, integer(1))
     group = parser.add_argument_group("Options of --format=saved_model")
-    switches = {
-        "--attention": "add the signature 'attention' with the weights of all "
-        "heads, for the web page",
-        "--noverify": "skip the verification of the results in a process "
-        "without t2t-lite, which takes half of the time",
-    }
-    flags.add(group, switches)
+    names = [field.name for field in dataclasses.fields(ExportOptions)]
+    flags.add_settings(group, ExportOptions, names)
     help_text = (
-        "type of the stored weights; bfloat16 takes half the space (default: "
-        "float32)"
+        "skip the verification of the results in a process without t2t-lite, "
+        "which takes half of the time"
     )
-    flags.add_choice(group, "precision", help_text, "float32", "bfloat16")
-    limits = {
-        "--max_length=N": "number of tokens to which texts are truncated, EOS "
-        "included (default and maximum: the run's max_length)",
-    }
-    flags.add(group, limits, integer(1))
-    help_text = (
-        "number of text lengths in the warm-up requests for each signature; 0: "
-        f"no warm-up (default: {_WARMUP})"
-    )
-    # TensorFlow Serving accepts 1000 requests, for up to 4 signatures.
-    flags.add(group, {"--warmup=N": help_text}, integer(0, 250))
-    parser.set_defaults(**dict.fromkeys(_SERVING))
+    flags.add(group, {"--noverify": help_text})
     flags.add_search_flags(parser, batches=False)
 
 
@@ -70,11 +47,11 @@ def export(args: argparse.Namespace) -> None:
     """Write the export, print its folder and remove old versions."""
     flags.check_together(args, (), {"quantization": "format=ctranslate2"})
     quantization = args.quantization or runs.DEFAULT_QUANTIZATION
-    given = {name: getattr(args, name) for name in _SERVING}
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and args.format != "saved_model":
+    given = flags.given_settings(args, ExportOptions)
+    serving = [*given, "noverify"] if args.noverify else [*given]
+    if serving and args.format != "saved_model":
         raise UsageError(
-            f"--{next(iter(given))} requires --format=saved_model; got "
+            f"--{serving[0]} requires --format=saved_model; got "
             f"--format={args.format}."
         )
     # Leave GPU memory to the process that verifies the export.
@@ -82,7 +59,6 @@ def export(args: argparse.Namespace) -> None:
     run = runs.open_run(args, to_export=True)
     translator, weights = runs.make_translator(run, args)
     from t2t_lite.serving import export, verify, versions
-    from t2t_lite.serving.signatures import ExportOptions
 
     name = "export" if args.format == "saved_model" else args.format
     export_dir = flags.folder(args.export_dir) or run.output_dir / name
@@ -96,9 +72,8 @@ def export(args: argparse.Namespace) -> None:
             export_dir,
             run=run,
             weights=weights,
-            warmup=given.pop("warmup", _WARMUP),
-            verified=not given.pop("noverify", False),
-            options=ExportOptions(**given),
+            verified=not args.noverify,
+            options=ExportOptions(**{"warmup": _WARMUP, **given}),
             note=command.note,
         )
         if args.verbose:

@@ -6,7 +6,7 @@ exit code to 1. The command requires t2t-lite[serve].
 
 import argparse
 import contextlib
-import json
+import dataclasses
 import pathlib
 import sys
 from typing import Any
@@ -33,9 +33,8 @@ def _add_flags(parser: flags.Parser) -> None:
     help_text = "version of the model (default: the newest)"
     flags.add(group, {"--version=N": help_text}, integer(0))
     group = parser.add_argument_group("Requests")
-    count = integer(1)
-    flags.add(group, {"--batch_size=N": "texts per request"}, count, 16)
-    flags.add(group, {"--concurrency=N": "concurrent requests"}, count, 4)
+    flags.add(group, {"--batch_size=N": "texts per request"}, default=16)
+    flags.add(group, {"--concurrency=N": "concurrent requests"}, default=4)
     help_text = (
         "time limit of a request in seconds, retries of a busy or unreachable "
         "server included"
@@ -51,12 +50,12 @@ def _add_flags(parser: flags.Parser) -> None:
         "number of translations per line, separated by TABs, the best first; "
         "at most the beam size of the export"
     )
-    flags.add(group, {"--nbest=N": help_text}, count, 1)
+    flags.add(group, {"--nbest=N": help_text}, default=1)
     help_text = (
         'json: one object per line, {"line", "source", "hypotheses": [{"text", '
         '"score", "tokens"}]}, or {"line", "error"}; tokens are null'
     )
-    flags.add_choice(group, "format", help_text, "text", "json", default="text")
+    flags.add(group, {"--format=text|json": help_text}, default="text")
 
 
 def query(args: argparse.Namespace) -> None:
@@ -85,50 +84,36 @@ def query(args: argparse.Namespace) -> None:
     opened: Any = contextlib.nullcontext(sys.stdout.buffer)
     if args.decode_to_file:
         opened = files.write_file(pathlib.Path(args.decode_to_file))
+    lines = io_paths.open_lines(args.decode_from_file)
     with (
-        io_paths.open_lines(args.decode_from_file) as lines,
         opened as file,
-        command.LineNotes(args.verbose) as note,
+        command.line_notes(args.verbose) as note,
         # Results on a terminal already show the progress.
         Counter("querying", "lines", shown=not sys.stdout.isatty()) as counter,
     ):
         results = map_sorted(
             (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),
-            parts=lambda line: [line.decode(errors="replace")],
+            split=lambda line: [line.decode(errors="replace")],
             work=[client.translate] * args.concurrency,
             lengths=lambda texts: [len(text) for text in texts],
             batching=Batching(args.batch_size),
         )
-        for number, (line, (result,)) in enumerate(results, 1):
-            source = line.decode(errors="replace")
-            text = _format(number, source, result, args) + "\n"
-            file.write(text.encode(errors="backslashreplace"))
+        for number, (_, (result,)) in enumerate(results, 1):
+            result = dataclasses.replace(
+                result, line=number, hypotheses=result.hypotheses[: args.nbest]
+            )
+            as_json = args.format == "json"
+            text = result.to_json() if as_json else result.to_text(args.nbest)
+            file.write(f"{text}\n".encode(errors="backslashreplace"))
             file.flush()
             if result.error:
                 errors += 1
                 note(number, result.error)
-            elif result.cut:
+            elif result.truncated:
                 note(number, "too long: translated only its beginning.")
             counter.advance(1)
     if errors:
         raise T2TLiteError(f"{errors:,} line(s) have no translation.")
-
-
-def _format(
-    number: int, source: str, result: Any, args: argparse.Namespace
-) -> str:
-    """Return the output line of an input line."""
-    hypotheses = result.hypotheses[: args.nbest]
-    if args.format == "text":
-        # Replace line ends and TABs inside a text, because they separate texts.
-        separators = "\r\n\t" if args.nbest > 1 else "\r\n"
-        table = str.maketrans(dict.fromkeys(separators, " "))
-        return "\t".join(text.translate(table) for text, _ in hypotheses)
-    items = [{"text": t, "score": s, "tokens": None} for t, s in hypotheses]
-    record = {"line": number, "source": source, "hypotheses": items}
-    if result.error:
-        record = {"line": number, "error": result.error}
-    return json.dumps(record, ensure_ascii=False)
 
 
 main = Command("t2t-lite-query", __doc__, _add_flags, query)

@@ -12,7 +12,6 @@ from t2t_lite.bin.cli.output import print_json, print_rows, print_table
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.training.options import TrainingOptions
-from t2t_lite.validators import integer
 
 DEFAULT_LENGTH = 25  # tokens of a typical news sentence
 _RUNS = "~/t2t-lite"
@@ -25,15 +24,15 @@ def _add_flags(parser: flags.Parser) -> None:
     parser.add_argument(
         "name", metavar="NAME", nargs="?", help="problem or hparams set"
     )
-    sizes = {
+    table = {
         "--vocab_size=V": "vocabulary size of each side, to print the "
         "parameters and FLOPs of a set",
         "--length=N": "with --vocab_size: tokens per sentence, for the FLOPs "
         f"of attention (default: {DEFAULT_LENGTH})",
+        "--table3": "compare the parameter counts with the paper's table 3 and "
+        "exit",
     }
-    flags.add(parser, sizes, integer(1))
-    help_text = "compare the parameter counts with the paper's table 3 and exit"
-    flags.add(parser, {"--table3": help_text})
+    flags.add(parser, table)
     parser.add_argument(
         "--runs",
         metavar="DIR",

@@ -28,11 +28,10 @@ def _add_flags(parser: flags.Parser) -> None:
         "--hparams=SET": "registered hparams set, see t2t-lite-registry",
         "--output_dir=DIR": "folder of the run (default: "
         f"{RUNS_DIR}/PROBLEM/SET)",
+        "--print_hparams": "print all hparams with their values and exit",
     }
     flags.add(group, table)
     flags.add_override(group)
-    help_text = "print all hparams with their values and exit"
-    flags.add(group, {"--print_hparams": help_text})
     skip = ("hparams_override", "verbose")  # added elsewhere
     flags.add_settings(parser, TrainingOptions, skip=skip)
     flags.add_text_flags(parser)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
-from t2t_lite.decoding.requests import Request
+from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
@@ -36,9 +36,8 @@ from t2t_lite.validators import (
 )
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.results import PairScore, Translation
+    from t2t_lite.decoding.results import Result
     from t2t_lite.decoding.stream import Replica
-    from t2t_lite.decoding.token_info import TokenDetails
     from t2t_lite.training.run import Run
 
 
@@ -254,47 +253,68 @@ class LoadedTranslator:
         """
         several = _list_texts(texts)
         check("nbest", nbest, optional(integer(1)))
-        for name in _DETAILS if nbest is None else ():
-            if options.get(name):
+        for name in ("token_scores", "alignment"):
+            if nbest is None and options.get(name):
                 raise UsageError(
                     f"{name} requires nbest, because only hypotheses have it."
                 )
-        results: list[Any] = []
+        found: list[Any] = []
         batching = {"batching": Batching(batch_size, batch_tokens)}
-        translations = self.stream(several, batching, nbest=nbest, **options)
+        results = self.stream(several, batching, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
-            for translation in translations:
-                if translation.error:
-                    raise UsageError(translation.error)
-                found = translation.hypotheses
-                results.append(found[0].text if nbest is None else found)
+            for result in results:
+                if result.error:
+                    raise UsageError(result.error)
+                best = result.hypotheses
+                found.append(best[0].text if nbest is None else best)
                 counter.advance(1)
-        return results[0] if isinstance(texts, str | Request) else results
+        return found[0] if isinstance(texts, str | Request) else found
 
     def stream(
         self,
-        texts: Iterable[str | bytes | Request],
+        texts: Iterable[Any],
         stream_options: Mapping[str, Any],
         *,
+        score: bool = False,
         nbest: int | None = None,
         mbr: str | None = None,
         split_sentences: bool = False,
+        token_scores: bool = False,
+        alignment: str | None = None,
         **options: Any,
-    ) -> "Iterator[Translation]":
-        """Return the translations of a stream of texts, in input order.
+    ) -> "Iterator[Result]":
+        """Return the results of a stream of texts or pairs, in input order.
 
-        Args:
-          texts: the input of `decoding.stream.translate_lines`.
-          stream_options: `batching`, `first_line` and `note` of that function.
-          nbest: see `__call__`, like all other options.
-          mbr: "chrf" or None.
-          split_sentences: translate sentences separately.
-          **options: fields of `SearchSettings`.
+        The input, and `stream_options`, which are `batching`, `first_line` and
+        `note`, are those of `decoding.stream.translate_lines`. `score` adds
+        token scores, for pairs. The other options are those of `__call__`.
         """
-        from t2t_lite.decoding.stream import splitter_of, translate_lines
+        from t2t_lite.decoding import stream
 
-        replicas, details = self._replicas(options, stream_options)
+        hashable = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in options.items()
+        }
+        replicas = self._make_replicas(**hashable)
+        engine = replicas[0].translator
+        if stream_options["batching"].tokens and engine.source_encoder is None:
+            raise UsageError(
+                "batch_tokens is not supported for exports: use batch_size."
+            )
+        details = None
+        if (
+            token_scores
+            or alignment
+            or (score and engine.target_encoder is not None)
+        ):
+            details = self._details(
+                engine, token_scores=token_scores, alignment=alignment
+            )
+        if score and (mbr or split_sentences):
+            raise UsageError("mbr and split_sentences conflict with score.")
+        problem = self._run.problem if self._run else None
+        tags = problem.source_tags if problem else ()
         split = None
         if split_sentences:
             if details or mbr or (nbest or 1) > 1 or self._run is None:
@@ -302,10 +322,10 @@ class LoadedTranslator:
                     "split_sentences requires a run, and conflicts with nbest, "
                     "mbr, token_scores and alignment."
                 )
-            split = splitter_of(self._run.problem, self._run.encoders)
+            split = stream.splitter_of(self._run.problem, self._run.encoders)
         check("mbr", mbr, optional(one_of("chrf")))
-        search = replicas[0].translator.settings
-        limit = None if search.sample else search.beam_size
+        settings = engine.settings
+        limit = None if settings.sample else settings.beam_size
         count = nbest or (limit if mbr else 1)
         if count is None:
             raise UsageError("With sample=True, mbr requires nbest.")
@@ -314,8 +334,7 @@ class LoadedTranslator:
                 "nbest must be at most the beam size; got "
                 f"nbest={count}, beam_size={limit}."
             )
-        problem = self._run.problem if self._run else None
-        return translate_lines(
+        return stream.translate_lines(
             replicas,
             texts,
             num_hypotheses=count,
@@ -323,7 +342,7 @@ class LoadedTranslator:
             details=details,
             rerank=mbr is not None,
             split=split,
-            tags=problem.source_tags if problem else (),
+            tags=tags,
             **stream_options,
         )
 
@@ -346,7 +365,7 @@ class LoadedTranslator:
           **options: `alpha` and `alignment`, see `__call__`.
 
         Returns:
-          A `PairScore` with `score`, `log_probability`,
+          A `Hypothesis` with `score`, `log_probability`,
           `token_log_probabilities` and `pieces`, or a list of them. The token
           scores of SavedModels are None.
 
@@ -362,55 +381,12 @@ class LoadedTranslator:
                 f"length; got {len(texts)} and {len(others)}."
             )
         batching = {"batching": Batching(batch_size, batch_tokens)}
-        pairs = zip(texts, others, strict=True)
-        scores = list(self.score_stream(pairs, batching, **options))
+        pairs = map(Pair, texts, others)
+        scores = [
+            result.hypotheses[0]
+            for result in self.stream(pairs, batching, score=True, **options)
+        ]
         return scores[0] if single else scores
-
-    def score_stream(
-        self,
-        pairs: Iterable[Any],
-        stream_options: Mapping[str, Any],
-        **options: Any,
-    ) -> "Iterator[PairScore]":
-        """Return the scores of a stream of pairs, in input order.
-
-        Args:
-          pairs: the input of `decoding.stream.score_pairs`.
-          stream_options: `batching`, `first_line` and `note` of that function.
-          **options: see `score`.
-        """
-        from t2t_lite.decoding.stream import score_pairs
-
-        replicas, details = self._replicas(options, stream_options)
-        engine = replicas[0].translator
-        if details is None and engine.target_encoder is not None:
-            details = self._details(engine)
-        tags = self._run.problem.source_tags if self._run else ()
-        return score_pairs(
-            replicas, pairs, details=details, tags=tags, **stream_options
-        )
-
-    def _replicas(
-        self, options: Mapping[str, Any], stream_options: Mapping[str, Any]
-    ) -> "tuple[list[Replica], TokenDetails | None]":
-        """Return the replicas for options, and the token details to add."""
-        hashable = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in options.items()
-        }
-        details = {name: hashable.pop(name, None) for name in _DETAILS}
-        replicas = self._make_replicas(**hashable)
-        engine = replicas[0].translator
-        if stream_options["batching"].tokens and engine.source_encoder is None:
-            raise UsageError(
-                "batch_tokens is not supported for exports: use batch_size."
-            )
-        details = {name: value for name, value in details.items() if value}
-        return replicas, self._details(engine, **details) if details else None
-
-
-# Options of `token_info.TokenDetails`.
-_DETAILS = ("token_scores", "alignment")
 
 
 class _ExportedModel:
@@ -443,12 +419,11 @@ class _ExportedModel:
         num_hypotheses: int = 1,
         options: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        name = "serving_default" if num_hypotheses == 1 else "nbest"
-        found = dict(self._signatures[name](inputs=texts))
-        for key in ("outputs", "scores"):  # [B] or [B, K] -> [B, N]
-            rows = found[key][:, None] if num_hypotheses == 1 else found[key]
-            found[key] = rows[:, :num_hypotheses]
-        return found
+        if num_hypotheses == 1:
+            return dict(self._signatures["serving_default"](inputs=texts))
+        found = self._signatures["nbest"](inputs=texts)
+        best = {k: found[k][:, :num_hypotheses] for k in ("outputs", "scores")}
+        return {**found, **best}
 
     def check_supported(self, options: Iterable[str]) -> None:
         _check_no_options(options)

@@ -5,6 +5,7 @@ saving (the same command resumes), 130 stopped by Ctrl-C without saving.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import io
 import math
@@ -14,9 +15,9 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from t2t_lite.bin import CTRL_C, exit_now
 from t2t_lite.bin.cli.flags import Parser, options_to_flags
@@ -81,7 +82,9 @@ class Command:
             if sys.stderr.isatty():
                 note("\x1b[?25h")  # show the cursor that a progress bar hides
             self._print_error(f"stopped by {str(error) or 'Ctrl-C'}.")
-            if argv is None and _has_running_thread():
+            others = set(threading.enumerate()) - {threading.current_thread()}
+            waits = not all(thread.daemon for thread in others)
+            if argv is None and waits:  # Python would wait for a thread
                 exit_now()  # all files are written atomically
             return CTRL_C
         except T2TLiteError as error:
@@ -139,33 +142,25 @@ def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
             signal.signal(number, handler)
 
 
-def _has_running_thread() -> bool:
-    """Return whether Python would wait for a thread at exit."""
-    others = set(threading.enumerate()) - {threading.current_thread()}
-    return not all(thread.daemon for thread in others)
+@contextlib.contextmanager
+def line_notes(show_all: bool = False) -> Iterator[Callable[[int, str], None]]:
+    """Yield a function that logs a warning about a line: the first 3, or all.
 
-
-class LineNotes:
-    """Warnings about lines: the first three, or all, and the number of others.
-
-    The context manager is called with the number of a line and a warning.
+    At the end, the number of other warnings is logged.
     """
+    limit, count = math.inf if show_all else 3, 0
 
-    def __init__(self, show_all: bool = False):
-        self._limit = math.inf if show_all else 3
-        self._count = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __call__(self, line: int, text: str) -> None:
-        self._count += 1
-        if self._count <= self._limit:
+    def note_line(line: int, text: str) -> None:
+        nonlocal count
+        count += 1
+        if count <= limit:
             note(f"line {line}: {text}")
 
-    def __exit__(self, *exception: object) -> None:
-        if self._count > self._limit:
+    try:
+        yield note_line
+    finally:
+        if count > limit:
             note(
-                f"{self._count - self._limit:,} more lines have warnings "
-                "(--verbose shows all)."
+                f"{count - limit:,} more lines have warnings (--verbose shows "
+                "all)."
             )

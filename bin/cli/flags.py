@@ -99,7 +99,8 @@ def add(
     """Add flags to a parser or a group.
 
     The keys of `table` are "--name=METAVAR", or "--name" for a switch; its
-    values are help texts. `validator` parses the values; None accepts any text.
+    values are help texts. `validator` parses the values. By default, N is at
+    least 1, "text|json" accepts two words, and other flags accept any text.
     """
     for flag, help_text in table.items():
         name, _, metavar = flag.partition("=")
@@ -107,17 +108,14 @@ def add(
         if metavar:
             help_text = validators.with_default(help_text, default)
             options = {"metavar": metavar, "default": default}
-            if validator:
-                options["type"] = _argument_type(validator)
+            parse = validator
+            if metavar.islower() and not parse:
+                parse = validators.one_of(*metavar.split("|"))
+            elif metavar == "N" and not parse:
+                parse = validators.integer(1)
+            if parse:
+                options["type"] = _argument_type(parse)
         parser.add_argument(name, help=help_text, **options)
-
-
-def add_choice(
-    parser: Any, name: str, help_text: str, *choices: str, default: Any = None
-) -> None:
-    """Add a flag with a list of allowed values."""
-    table = {f"--{name}={'|'.join(choices)}": help_text}
-    add(parser, table, validators.one_of(*choices), default)
 
 
 def add_run_flags(parser: argparse.ArgumentParser) -> None:
@@ -202,7 +200,7 @@ def add_search_flags(
             "that decode concurrently; changes the speed, not the results "
             "(default: all GPUs, or one thread per core, at most four)",
         }
-        add(group, table, validators.integer(1))
+        add(group, table)
 
 
 def add_settings(

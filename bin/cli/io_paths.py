@@ -1,9 +1,8 @@
 """The input and output files of a command."""
 
-import contextlib
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command
@@ -37,16 +36,14 @@ def check_paths(source: str | None, target: str | None) -> None:
             )
 
 
-@contextlib.contextmanager
-def open_lines(path: str | None) -> Iterator[Iterable[bytes]]:
+def open_lines(path: str | None) -> Iterable[bytes]:
     """Open the lines of a file, compressed or not, or of stdin, without BOM."""
     if path:
-        yield read_byte_lines(path)
-        return
+        return read_byte_lines(path)
     if sys.stdin is None:
         raise T2TLiteError("stdin is closed: open it, or give an input file.")
     if sys.stdin.isatty():
         command.note("Reading lines from the keyboard; Ctrl-D ends the input.")
     # Never closed, because closing waits for the thread that reads ahead.
     file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
-    yield strip_bom(file, "stdin")
+    return strip_bom(file, "stdin")

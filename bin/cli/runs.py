@@ -14,6 +14,7 @@ from t2t_lite.registry import REVERSED_SUFFIX
 from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.training.config import problem_options, read_config
 from t2t_lite.training.options import default_output_dir
+from t2t_lite.validators import one_of
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.stream import Replica
@@ -98,22 +99,22 @@ def make_translator(
 
     `log` is called with the names of the checkpoints.
     """
-    model, found = run.load_ensemble(
+    model, weights = run.load_ensemble(
         args.checkpoint, flags.ensemble_members(args)
     )
-    names = ", ".join(f"{each} ({each.path})" for each in found)
+    names = ", ".join(f"{each} ({each.path})" for each in weights)
     log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)
     jit = getattr(args, "jit", False)
-    return run.translator(model, jit, **settings), found
+    return run.translator(model, jit, **settings), weights
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     """Add `--backend`, `--quantization` and `--jit`."""
     group = parser.add_argument_group("Devices")
     about = "library for decoding; ctranslate2 requires t2t-lite[ctranslate2]"
-    engines = ("tensorflow", "ctranslate2")
-    flags.add_choice(group, "backend", about, *engines, default="tensorflow")
+    table = {"--backend=tensorflow|ctranslate2": about}
+    flags.add(group, table, default="tensorflow")
     add_quantization(group, "--backend=ctranslate2")
     about = "compile decoding with XLA; each new batch shape takes seconds"
     flags.add(group, {"--jit": about})
@@ -121,13 +122,11 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
 
 def add_quantization(parser: Any, condition: str) -> None:
     """Add `--quantization`, which requires another flag."""
-    parser.add_argument(
-        "--quantization",
-        choices=QUANTIZATIONS,
-        metavar="TYPE",
-        help=f"with {condition}, type of the weights: "
-        f"{', '.join(QUANTIZATIONS)} (default: {DEFAULT_QUANTIZATION})",
+    about = (
+        f"with {condition}, type of the weights: {', '.join(QUANTIZATIONS)} "
+        f"(default: {DEFAULT_QUANTIZATION})"
     )
+    flags.add(parser, {"--quantization=TYPE": about}, one_of(*QUANTIZATIONS))
 
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":

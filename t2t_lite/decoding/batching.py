@@ -7,12 +7,12 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from t2t_lite.errors import UsageError
 
 Item = TypeVar("Item")
-Part = TypeVar("Part")
+Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 DEFAULT_SIZE = 64
@@ -24,10 +24,7 @@ _TYPICAL_TOKENS = 32  # tokens of a text, to estimate the size of a chunk
 _FLUSH_SECONDS = 0.02  # how long a chunk waits for the next item
 
 
-class _End(NamedTuple):
-    """Marks the end of a stream; holds the exception that ended it."""
-
-    error: Exception | None
+_END: Any = object()  # marks the end of a stream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,31 +96,28 @@ DEFAULT_BATCHING = Batching()
 
 def map_sorted(
     items: Iterable[Item],
-    parts: Callable[[Item], Sequence[Part]],
-    work: Sequence[Callable[[list[Part]], Iterable[Result]]],
-    lengths: Callable[[list[Part]], Sequence[int]],
+    split: Callable[[Item], Sequence[Piece]],
+    work: Sequence[Callable[[list[Piece]], Iterable[Result]]],
+    lengths: Callable[[list[Piece]], Sequence[int]],
     batching: Batching,
 ) -> Iterator[tuple[Item, list[Result]]]:
-    """Apply work to batches of parts of similar length; keep the order.
+    """Yield each item with the results of its pieces, in order.
 
     Args:
       items: the stream; a thread reads at most one chunk ahead.
-      parts: returns the parts of an item, usually one; may return none.
-      work: workers, functions from a list of parts to one result each. A free
-        worker takes the next batch. Several workers run in threads, which
-        Ctrl-C does not wait for.
-      lengths: returns the lengths of parts, in the unit of `batching`.
-      batching: limits of a batch; a few parts are divided among all workers.
-
-    Yields:
-      Each item and the results of its parts.
+      split: returns the pieces of an item, usually one; may return none.
+      work: workers, functions from a list of pieces of similar length to one
+        result each. Several workers run in threads, which Ctrl-C does not wait
+        for.
+      lengths: returns the lengths of pieces, in the unit of `batching`.
+      batching: limits of a batch; a few pieces are divided among all workers.
     """
     threads = ThreadPoolExecutor(len(work))
     free: queue.SimpleQueue = queue.SimpleQueue()
     for each in work:
         free.put(each)
 
-    def run(batch: list[Part]) -> list[Result]:
+    def run(batch: list[Piece]) -> list[Result]:
         worker = free.get()
         try:
             return list(worker(batch))
@@ -134,18 +128,18 @@ def map_sorted(
     try:
         size = batching.chunk(len(work))
         for chunk in _chunks(items, size, batching.flush_early):
-            item_parts = [parts(item) for item in chunk]
-            flat = list(itertools.chain.from_iterable(item_parts))
+            item_pieces = [split(item) for item in chunk]
+            flat = list(itertools.chain.from_iterable(item_pieces))
             counts = lengths(flat) if flat else []
             batches = batching.batches(counts, len(work))
             batch_results = run_all(
                 run, [[flat[i] for i in indices] for indices in batches]
             )
             results: dict[int, Result] = {}
-            for indices, found in zip(batches, batch_results, strict=True):
-                results.update(zip(indices, found, strict=True))
+            for indices, values in zip(batches, batch_results, strict=True):
+                results.update(zip(indices, values, strict=True))
             in_order = iter([results[i] for i in range(len(flat))])
-            for item, own in zip(chunk, item_parts, strict=True):
+            for item, own in zip(chunk, item_pieces, strict=True):
                 yield item, list(itertools.islice(in_order, len(own)))
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
@@ -159,27 +153,27 @@ def _chunks(
     A thread reads ahead. With `flush_early`, a list ends when the source, such
     as a pipe or a terminal, pauses.
     """
-    arrived: queue.Queue[Item | _End] = queue.Queue(maxsize=size)
+    arrived: queue.Queue[Item] = queue.Queue(maxsize=size)
+    errors: list[Exception] = []
     stopped = threading.Event()
     timeout = _FLUSH_SECONDS if flush_early else None
 
     def _read_ahead() -> None:
-        end = _End(None)
         try:
             for item in items:
                 arrived.put(item)
                 if stopped.is_set():
                     return
         except Exception as error:  # raised again by the reader of the chunks
-            end = _End(error)
-        arrived.put(end)
+            errors.append(error)
+        arrived.put(_END)
 
     threading.Thread(target=_read_ahead, daemon=True).start()
     try:
         while True:
             chunk: list[Item] = []
-            item: Item | _End = arrived.get()
-            while not isinstance(item, _End):
+            item = arrived.get()
+            while item is not _END:
                 chunk.append(item)
                 if len(chunk) == size:
                     break
@@ -189,9 +183,9 @@ def _chunks(
                     break
             if chunk:
                 yield chunk
-            if isinstance(item, _End):
-                if item.error:
-                    raise item.error
+            if item is _END:
+                for error in errors:
+                    raise error
                 return
     finally:
         stopped.set()

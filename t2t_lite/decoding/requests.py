@@ -71,6 +71,12 @@ class _Line:
     def __post_init__(self) -> None:
         validators.validate(self)
 
+    def options(self) -> dict[str, Any]:
+        """Return the request options that are set; see `REQUEST_OPTIONS`."""
+        names = ("prefix", "constraints", "bad_phrases", "seed")
+        options = {name: getattr(self, name, None) for name in names}
+        return {k: v for k, v in options.items() if v not in ("", (), None)}
+
     @classmethod
     def parse(cls, line: str | bytes) -> Self:
         """Parse a line of JSON, such as `{"text": "Two dogs.", "id": 7}`.
@@ -130,12 +136,6 @@ class Request(_Line):
     constraints: _Phrases = ()
     bad_phrases: _Phrases = ()
     seed: _Seed | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return the request options that are set; see `REQUEST_OPTIONS`."""
-        names = ("prefix", "constraints", "bad_phrases", "seed")
-        options = {name: getattr(self, name) for name in names}
-        return {k: v for k, v in options.items() if v not in ("", (), None)}
 
     def violations(
         self, text: str, bad_phrases: Iterable[str] = ()

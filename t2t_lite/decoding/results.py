@@ -1,29 +1,29 @@
-"""Results of translation and scoring, convertible to JSON."""
+"""`Result`: what a line gets, from the search or a server to JSON and text."""
 
 import dataclasses
-import math
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from t2t_lite.decoding.search.beam_search import length_penalty
-from t2t_lite.decoding.search.state import is_possible
-from t2t_lite.errors import T2TLiteError
-from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
+from t2t_lite.decoding.search.scores import is_possible, length_penalty
 
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-    """One translation.
+    """One translation, or the given target of a scored pair.
 
     Attributes:
       text: one line, without the line end.
-      score: log-probability / ((5 + length) / 6) ** alpha.
+      score: log-probability / ((5 + length) / 6) ** alpha; None if a server
+        does not return scores.
       tokens: token ids, with EOS unless truncated at the length limit; None if
         a SavedModel computed the hypothesis.
       facts: fields added by `Problem.postprocess`, and the request's phrases
         that are `missing` or `unavoided`.
+      log_probability: natural logarithm of the probability, EOS included, of a
+        given target.
       pieces: vocabulary entry of each token, if requested.
       token_log_probabilities: log-probability of each token, if requested.
       alignment: pairs [source, target] of word indices, if requested.
@@ -31,9 +31,10 @@ class Hypothesis:
     """
 
     text: str
-    score: float
-    tokens: list[int] | None
+    score: float | None
+    tokens: list[int] | None = None
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    log_probability: float | None = None
     pieces: list[str] | None = None
     token_log_probabilities: list[float] | None = None
     alignment: list[list[int]] | None = None
@@ -41,103 +42,111 @@ class Hypothesis:
 
 
 @dataclasses.dataclass(frozen=True)
-class Translation:
+class Result:
     """The result of one line.
 
     Attributes:
       line: line number, from 1.
       source: the line without its line end, with U+FFFD for invalid UTF-8.
-      hypotheses: at least one, best first; empty if there is an error.
+      hypotheses: at least one, best first; the target of a scored pair; empty
+        if there is an error.
       id: identifier of the request.
       error: reason why there are no hypotheses.
+      truncated: whether the text was longer than the model's limit.
     """
 
     line: int
     source: str
-    hypotheses: list[Hypothesis]
+    hypotheses: Sequence[Hypothesis] = ()
     id: str | int | None = None
     error: str | None = None
+    truncated: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON; facts become keys of their hypothesis."""
-        record = _to_dict(self)
-        if self.error is None:
-            record["hypotheses"] = [
-                {**_to_dict(each), **each.facts} for each in self.hypotheses
-            ]
-        return record
+    def to_json(self) -> str:
+        """Return a JSON object on one line; facts are keys of a hypothesis.
+
+        The keys of a scored pair and of its target are in one object, whose
+        `tokens` is the number of target tokens.
+        """
+        record: dict[str, Any] = {"line": self.line, "id": self.id}
+        if self.error is not None:
+            record["error"] = self.error
+        else:
+            record["source"] = self.source
+            hypotheses = [_to_dict(each) for each in self.hypotheses]
+            if "log_probability" in hypotheses[0]:
+                (pair,) = hypotheses
+                record |= {"target": pair.pop("text"), **pair}
+                record["tokens"] = len(pair["tokens"])
+            else:
+                record["hypotheses"] = hypotheses
+        if self.id is None:
+            del record["id"]
+        # Lone surrogates, which an id may contain, are escaped.
+        text = json.dumps(record, ensure_ascii=False)
+        return text.encode("utf-8", "backslashreplace").decode()
+
+    def to_text(self, count: int = 1) -> str:
+        """Return the best `count` texts on one line, separated by TABs.
+
+        Spaces replace separators in a text. A scored pair gives its score.
+        Alignments follow as " ||| 0-0 1-2". An error gives an empty line.
+        """
+        separators = "\r\n\t" if count > 1 else "\r\n"
+        table = str.maketrans(dict.fromkeys(separators, " "))
+        texts = []
+        for each in self.hypotheses[:count]:
+            text = each.text.translate(table)
+            if each.log_probability is not None:
+                text = f"{each.score:.6f}"
+            if each.alignment is not None:
+                pairs = (
+                    f"{source}-{target}" for source, target in each.alignment
+                )
+                text = f"{text} ||| {' '.join(pairs)}"
+            texts.append(text)
+        return "\t".join(texts)
 
 
-@dataclasses.dataclass(frozen=True)
-class PairScore:
-    """The score of a pair of texts.
-
-    Attributes:
-      line: number of the pair, from 1.
-      source: source text, with U+FFFD for invalid UTF-8.
-      target: target text.
-      score: log_probability / ((5 + tokens) / 6) ** alpha.
-      log_probability: natural logarithm of the target's probability, EOS
-        included.
-      tokens: number of target tokens, EOS included.
-      id: identifier of the request.
-      error: reason why the pair has no score; the numbers are NaN then.
-      pieces, token_log_probabilities, alignment: details of the target, if
-        requested; see `Hypothesis`.
-    """
-
-    line: int
-    source: str
-    target: str
-    score: float = math.nan
-    log_probability: float = math.nan
-    tokens: int = 0
-    id: str | int | None = None
-    error: str | None = None
-    pieces: list[str] | None = None
-    token_log_probabilities: list[float] | None = None
-    alignment: list[list[int]] | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a dict for JSON."""
-        return _to_dict(self)
-
-
-def _to_dict(result: Hypothesis | Translation | PairScore) -> dict[str, Any]:
-    """Return the fields that are set, and `tokens`; only the error, if any."""
-    names = [field.name for field in dataclasses.fields(result)]
-    if getattr(result, "error", None) is not None:
-        names = ["line", "id", "error"]
-    record = {name: getattr(result, name) for name in names if name != "facts"}
-    return {
-        name: value
-        for name, value in record.items()
-        if value is not None or name == "tokens"
+def _to_dict(hypothesis: Hypothesis) -> dict[str, Any]:
+    """Return the score, the tokens, the facts, and the fields that are set."""
+    record = {
+        field.name: value
+        for field in dataclasses.fields(hypothesis)
+        if (value := getattr(hypothesis, field.name)) is not None
+        or field.name in ("score", "tokens")
     }
+    return record | record.pop("facts")
 
 
-def hypotheses_of(row: Mapping[str, Any], line: int) -> list[Hypothesis]:
-    """Return the hypotheses of one text.
+def hypotheses_of(outputs: Mapping[str, Any], row: int) -> list[Hypothesis]:
+    """Return the hypotheses of one text: the first one, and all real ones.
 
     Args:
-      row: outputs of a graph: `outputs` bytes [N] and `scores` [N], best first,
-        and optionally `tokens` int32 [N, L]. Hypotheses that do not exist have
-        impossible scores.
-      line: line number, for errors.
-
-    Raises:
-      T2TLiteError: the scores are not finite.
+      outputs: of a graph or a server, best first: `outputs` [B] or [B, N],
+        `scores` alike, `tokens` [B, N, L], and of pairs `log_probabilities`
+        [B]; all but the first may be missing. Hypotheses that do not exist
+        have impossible scores.
+      row: index of the text.
     """
-    require_finite(row["scores"][0], line)
-    return [
-        Hypothesis(
-            text=row["outputs"][k].decode("utf-8", "replace"),
-            score=float(score),
-            tokens=strip_padding(row["tokens"][k]) if "tokens" in row else None,
-        )
-        for k, score in enumerate(row["scores"])
-        if is_possible(score)
-    ]
+    texts = np.atleast_1d(np.array(outputs["outputs"][row], object))
+    scores = [None] * len(texts)
+    if "scores" in outputs:
+        scores = np.atleast_1d(outputs["scores"][row]).tolist()
+    log_prob = None
+    if "log_probabilities" in outputs:
+        log_prob = float(outputs["log_probabilities"][row])
+    hypotheses = []
+    for k, (text, score) in enumerate(zip(texts, scores, strict=True)):
+        if isinstance(text, bytes):
+            text = text.decode("utf-8", "replace")
+        tokens = None
+        if "tokens" in outputs:
+            tokens = _strip_padding(outputs["tokens"][row][k])
+        if k == 0 or score is None or is_possible(score):
+            each = Hypothesis(text, score, tokens, log_probability=log_prob)
+            hypotheses.append(each)
+    return hypotheses
 
 
 def concat_sentences(
@@ -152,7 +161,7 @@ def concat_sentences(
     log_probability = 0.0
     for each in sentences:
         ids = each.tokens or []
-        log_probability += each.score * length_penalty(len(ids), alpha)
+        log_probability += (each.score or 0.0) * length_penalty(len(ids), alpha)
         tokens += ids
     return Hypothesis(
         text=" ".join(each.text for each in sentences if each.text),
@@ -161,21 +170,13 @@ def concat_sentences(
     )
 
 
-def strip_padding(tokens: np.ndarray) -> list[int]:
+def _strip_padding(tokens: np.ndarray) -> list[int]:
     """Return ids [L] up to EOS; without EOS, strip only trailing zeros."""
+    from t2t_lite.tokenizers.base import EOS_ID, PAD_ID  # imports TensorFlow
+
     ids = tokens.tolist()
     if EOS_ID in ids:
         return ids[: ids.index(EOS_ID) + 1]
     while ids and ids[-1] == PAD_ID:
         ids.pop()
     return ids
-
-
-def require_finite(score: float, line: int) -> None:
-    """Raise T2TLiteError if a model's best score is not finite."""
-    if not is_possible(score):
-        raise T2TLiteError(
-            f"The model's score for line {line} is NaN or infinite. Training "
-            "diverged or the checkpoint is damaged: choose another one with "
-            "`checkpoint`."
-        )

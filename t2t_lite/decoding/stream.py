@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -18,17 +18,15 @@ from t2t_lite.decoding.batching import (
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.results import (
     Hypothesis,
-    PairScore,
-    Translation,
+    Result,
     concat_sentences,
     hypotheses_of,
-    require_finite,
-    strip_padding,
 )
+from t2t_lite.decoding.search.scores import is_possible
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Engine, prepare
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.evaluation.minimum_bayes_risk import mean_utilities
 from t2t_lite.problem import Problem
 from t2t_lite.tf_setup import num_cpus, set_num_threads
@@ -51,7 +49,10 @@ _MAX_REPLICAS = 4  # replicas on CPUs; each needs memory for a batch
 _SMALL_MODEL = 256
 
 Made = TypeVar("Made")
-Row = Mapping[str, Any]  # the values of one text, by name
+
+
+# The hypotheses of a text, and whether it was truncated.
+_Output: TypeAlias = tuple[Sequence[Hypothesis], bool]
 
 
 class Replica(NamedTuple):
@@ -63,7 +64,7 @@ class Replica(NamedTuple):
 
 def translate_lines(
     translator: Engine | Sequence[Replica],
-    lines: Iterable[str | bytes | Request],
+    lines: Iterable[str | bytes | Request | Pair],
     *,
     batching: Batching = DEFAULT_BATCHING,
     first_line: int = 1,
@@ -75,18 +76,18 @@ def translate_lines(
     split: Callable[[str], Sequence[str]] | None = None,
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
-) -> Iterator[Translation]:
-    r"""Translate a stream of lines, in order; each line yields one result.
+) -> Iterator[Result]:
+    r"""Translate or score a stream of lines; each line yields one result.
 
     Lines are translated as they arrive, so `lines` may be a pipe or a terminal.
-    Batches change the speed, not the results.
+    Batches change the speed, not the results, which keep the order.
 
     Args:
       translator: an engine, or several replicas that work in parallel.
       lines: an iterable, such as an open binary file. A line ends with "\n",
         "\r\n" or nothing; other characters, such as NUL or U+2028, belong to
         the line. A `Request` has request options; if an option is not
-        supported, the result is an error.
+        supported, the result is an error. A stream of `Pair` is scored.
       batching: limits of a batch.
       first_line: number of the first line.
       num_hypotheses: hypotheses per line, at most the translator's beam size.
@@ -95,62 +96,50 @@ def translate_lines(
       rerank: sort hypotheses by mean utility, best first.
       split: splits a line into sentences, which are translated separately and
         concatenated; requires one hypothesis and no details.
-      tags: `Problem.source_tags`, the tags that a `Request` may use.
+      tags: `Problem.source_tags`, the tags that an item may use.
       note: called with a line number and a warning; the default logs it.
 
     Raises:
       T2TLiteError: the model's scores are not finite.
     """
-    replicas, note = _replicas_of(translator), note or log_note
+    replicas, note = translator, note or log_note
+    if not isinstance(replicas, Sequence):
+        replicas = [Replica(replicas)]
     engine = replicas[0].translator
+    items = (_prepare_item(line, tags, engine, split) for line in lines)
 
-    def request_of(line: str | bytes | Request) -> Request:
-        request = line if isinstance(line, Request) else Request(line)
-        return _prepare_item(
-            request, tags, lambda each: _check_options(each, engine, split)
-        )
-
-    def sentences(request: Request) -> list[Request]:
+    def sentences(item: Any) -> list[Any]:
+        if item.error:
+            return []
         if split is None:
-            return [request]
-        texts = split_keeping_tag(request.text, tags, split)
-        return [dataclasses.replace(request, text=each) for each in texts]
+            return [item]
+        texts = split_keeping_tag(item.text, tags, split)
+        return [dataclasses.replace(item, text=each) for each in texts]
 
-    def run(engine: Engine, requests: Sequence[Request]) -> Row:
-        texts = tf.constant([request.text for request in requests])
-        options = _batch_options(requests, engine.settings)
-        values = engine.translate(texts, num_hypotheses, options)
-        if details:
-            values |= details.compute(engine, texts, values["tokens"])
-        return values
+    def run(replica: Replica, batch: list[Any]) -> list[_Output]:
+        with tf.device(replica.device):
+            outputs = _run_graph(replica.translator, batch, num_hypotheses)
+            return _read_outputs(replica.translator, batch, outputs, details)
 
-    requests = map(request_of, lines)
-    for line, request, rows in _run_batches(
-        requests, sentences, run, replicas, batching, first_line, note
-    ):
-        result = Translation(line, request.text, [], request.id, request.error)
-        if rows:
+    results = map_sorted(
+        items,
+        sentences,
+        [functools.partial(run, replica) for replica in replicas],
+        functools.partial(_lengths, engine, batching),
+        batching,
+    )
+    for line, (item, outputs) in enumerate(results, start=first_line):
+        result = _join(line, item, outputs, engine, note)
+        if isinstance(item, Request):
             hypotheses = [
-                _postprocess(request, each, engine.settings, postprocess)
-                for each in _hypotheses(line, request, rows, engine, details)
+                _postprocess(item, each, engine.settings, postprocess)
+                for each in result.hypotheses
             ]
             if rerank:
                 hypotheses = _rerank(hypotheses)
-            for name, message in _VIOLATIONS.items():
-                if texts := hypotheses[0].facts.get(name):
-                    note(line, message.format(", ".join(texts)))
+            _note_violations(line, hypotheses, note)
             result = dataclasses.replace(result, hypotheses=hypotheses)
         yield result
-
-
-def _check_options(request, engine, split):
-    """Raise UsageError if an option of the request is not supported."""
-    engine.check_supported(request.options())
-    for name in _SENTENCE_OPTIONS:
-        if split and name in request.options():
-            raise UsageError(
-                f"{name} conflicts with split_sentences: give single sentences."
-            )
 
 
 def _postprocess(request, hypothesis, settings, postprocess):
@@ -163,70 +152,20 @@ def _postprocess(request, hypothesis, settings, postprocess):
     return dataclasses.replace(hypothesis, text=text, facts=facts)
 
 
-def score_pairs(
-    translator: Engine | Sequence[Replica],
-    pairs: Iterable[Sequence[str | bytes] | Pair],
-    *,
-    batching: Batching = DEFAULT_BATCHING,
-    first_line: int = 1,
-    details: TokenDetails | None = None,
-    tags: Sequence[str] = (),
-    note: Callable[[int, str], None] | None = None,
-) -> Iterator[PairScore]:
-    """Score a stream of (source, target) pairs, in order.
+def _rerank(hypotheses):
+    """Add mean utilities to hypotheses and sort them, best first."""
+    utilities = mean_utilities([each.text for each in hypotheses])
+    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
+    return [
+        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
+    ]
 
-    Args:
-      translator: an engine, or several replicas that work in parallel; its
-        `alpha` and `max_length` apply.
-      pairs: source and target texts, with or without line ends.
-      batching: limits of a batch.
-      first_line: number of the first pair.
-      details: adds token details, log-probabilities in any case.
-      tags: `Problem.source_tags`, the tags that a `Pair` may use.
-      note: called with a line number and a warning; the default logs it.
 
-    Raises:
-      T2TLiteError: the model's scores are not finite.
-    """
-
-    def pair_of(line: Sequence[str | bytes] | Pair) -> Pair:
-        pair = line if isinstance(line, Pair) else Pair(*line)
-        return _prepare_item(pair, tags)
-
-    def run(engine: Engine, pairs: Sequence[Pair]) -> Row:
-        sources = tf.constant([pair.source for pair in pairs])
-        targets = tf.constant([pair.target for pair in pairs])
-        values = engine.score(sources, targets)
-        if details:
-            values = details.compute(engine, sources, values["tokens"]) | values
-        return values
-
-    for line, pair, rows in _run_batches(
-        map(pair_of, pairs),
-        lambda pair: [pair],
-        run,
-        _replicas_of(translator),
-        batching,
-        first_line,
-        note or log_note,
-    ):
-        result = PairScore(
-            line, pair.source, pair.target, id=pair.id, error=pair.error
-        )
-        for row in rows:  # one row, or none for an error
-            require_finite(row["log_probabilities"], line)
-            fields: dict[str, Any] = {}
-            if details:
-                tokens = strip_padding(row["tokens"])
-                fields = details.describe(pair.source, tokens, row, pair.target)
-            result = dataclasses.replace(
-                result,
-                score=float(row["scores"]),
-                log_probability=float(row["log_probabilities"]),
-                tokens=int(row["lengths"]),
-                **fields,
-            )
-        yield result
+def _note_violations(line, hypotheses, note):
+    for name, message in _VIOLATIONS.items():
+        for each in hypotheses[:1]:
+            if texts := each.facts.get(name):
+                note(line, message.format(", ".join(texts)))
 
 
 def log_note(number: int, message: str) -> None:
@@ -234,73 +173,12 @@ def log_note(number: int, message: str) -> None:
     logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
 
 
-def _replicas_of(translator: Engine | Sequence[Replica]) -> Sequence[Replica]:
-    if isinstance(translator, Sequence):
-        return translator
-    return [Replica(translator)]
+def _prepare_item(line, tags, engine, split):
+    """Return a line as a request or pair; its `error` is set if it is invalid.
 
-
-def _run_batches(
-    items: Iterable[Any],
-    parts: Callable[[Any], list[Any]],
-    run: Callable[[Engine, list[Any]], Mapping[str, tf.Tensor]],
-    replicas: Sequence[Replica],
-    batching: Batching,
-    first_line: int,
-    note: Callable[[int, str], None],
-) -> Iterator[tuple[int, Any, list[Row]]]:
-    """Yield the line number, the item and the rows of its parts, in order.
-
-    An item with an error has no rows. `note` reports truncated texts. `run`
-    returns values [B, ...] by name.
+    Its tag is put before its text, unless the text begins with one of `tags`.
     """
-    engine = replicas[0].translator
-
-    def work(replica: Replica, batch: list[Any]) -> Iterator[Row]:
-        with tf.device(replica.device):
-            tensors = run(replica.translator, batch)
-        values = {name: value.numpy() for name, value in tensors.items()}
-        for row in range(len(batch)):
-            yield {name: value[row] for name, value in values.items()}
-
-    def lengths(batch: list[Any]) -> list[int]:
-        texts = [[getattr(x, side) for x in batch] for side in batch[0].SIDES]
-        if batching.tokens is None:
-            return [sum(map(len, sides)) for sides in zip(*texts, strict=True)]
-        encoders = (engine.source_encoder, engine.target_encoder)
-        counts = [
-            encoder.encode_tf(prepare(tf.constant(side), engine.constraint))
-            for encoder, side in zip(encoders, texts, strict=False)
-        ]
-        longest = np.max([each.row_lengths() for each in counts], axis=0)
-        return np.minimum(longest + 1, engine.max_length).tolist()
-
-    results = map_sorted(
-        items,
-        lambda item: [] if item.error else parts(item),
-        [functools.partial(work, replica) for replica in replicas],
-        lengths,
-        batching,
-    )
-    for line, (item, rows) in enumerate(results, start=first_line):
-        if any(row["cut"] for row in rows):
-            note(
-                line,
-                f"truncated to {engine.max_length} tokens (max_length, EOS "
-                "included).",
-            )
-        yield line, item, rows
-
-
-def _prepare_item(
-    item: Any,
-    tags: Sequence[str],
-    check: Callable[[Any], None] = lambda item: None,
-) -> Any:
-    """Put a request's or pair's tag before its text; set `error` if invalid.
-
-    A text that begins with one of `tags` does not change.
-    """
+    item: Any = line if isinstance(line, Request | Pair) else Request(line)
     try:
         if item.tag:
             side = item.SIDES[0]
@@ -308,10 +186,95 @@ def _prepare_item(
             has_tag, _ = split_tag(text, tags)
             text = text if has_tag else add_tag(tag, text)
             item = dataclasses.replace(item, **{side: text})
-        check(item)
+        engine.check_supported(item.options())
+        for name in _SENTENCE_OPTIONS:
+            if split and name in item.options():
+                raise UsageError(
+                    f"{name} conflicts with split_sentences: give single "
+                    "sentences."
+                )
     except UsageError as error:
         return dataclasses.replace(item, error=item.error or str(error))
     return item
+
+
+def _lengths(engine, batching, batch):
+    """Return the length of each item, in the unit of `batching`."""
+    texts = [[getattr(x, side) for x in batch] for side in batch[0].SIDES]
+    if batching.tokens is None:
+        return [sum(map(len, sides)) for sides in zip(*texts, strict=True)]
+    encoders = (engine.source_encoder, engine.target_encoder)
+    counts = [
+        encoder.encode_tf(prepare(tf.constant(side), engine.constraint))
+        for encoder, side in zip(encoders, texts, strict=False)
+    ]
+    longest = np.max([each.row_lengths() for each in counts], axis=0)
+    return np.minimum(longest + 1, engine.max_length).tolist()
+
+
+def _run_graph(engine, batch, num_hypotheses):
+    """Return the outputs of `Translator.translate` for requests or pairs."""
+    if isinstance(batch[0], Request):
+        texts = tf.constant([request.text for request in batch])
+        options = _batch_options(batch, engine.settings)
+        return engine.translate(texts, num_hypotheses, options)
+    sources = tf.constant([pair.source for pair in batch])
+    targets = tf.constant([pair.target for pair in batch])
+    outputs = engine.score(sources, targets)
+    for name in {"tokens", "token_log_probabilities"} & outputs.keys():
+        outputs[name] = outputs[name][:, None]  # [B, T] -> [B, 1, T]
+    return outputs | {"outputs": targets}
+
+
+def _read_outputs(
+    engine: Engine,
+    batch: Sequence[Any],
+    outputs: dict[str, tf.Tensor],
+    details: TokenDetails | None,
+) -> list[_Output]:
+    """Convert the outputs of a graph for requests or pairs."""
+    sources = [getattr(item, item.SIDES[0]) for item in batch]
+    if details:
+        texts = tf.constant(sources)
+        outputs |= details.compute(engine, texts, outputs["tokens"])
+    arrays = {name: value.numpy() for name, value in outputs.items()}
+    found: list[_Output] = []
+    for row, source in enumerate(sources):
+        hypotheses = hypotheses_of(arrays, row)
+        if details:
+            hypotheses = [
+                details.add(each, source, arrays, (row, k))
+                for k, each in enumerate(hypotheses)
+            ]
+        found.append((hypotheses, bool(arrays["cut"][row])))
+    return found
+
+
+def _join(
+    line: int,
+    item: Request | Pair,
+    outputs: Sequence[_Output],
+    engine: Engine,
+    note: Callable[[int, str], None],
+) -> Result:
+    """Return the result of an item from the hypotheses of its sentences."""
+    hypotheses: Sequence[Hypothesis] = ()
+    for hypotheses, _ in outputs:
+        if not is_possible(hypotheses[0].score):
+            raise T2TLiteError(
+                f"The model's score for line {line} is NaN or infinite. "
+                "Training diverged or the checkpoint is damaged: choose "
+                "another one with `checkpoint`."
+            )
+    if len(outputs) > 1:
+        best = [hypotheses[0] for hypotheses, _ in outputs]
+        hypotheses = [concat_sentences(best, engine.settings.alpha)]
+    truncated = any(truncated for _, truncated in outputs)
+    if truncated:
+        limit = f"{engine.max_length} tokens (max_length, EOS included)"
+        note(line, f"truncated to {limit}.")
+    source = getattr(item, item.SIDES[0])
+    return Result(line, source, hypotheses, item.id, item.error, truncated)
 
 
 def _batch_options(
@@ -331,43 +294,6 @@ def _batch_options(
                 list(map(list, values)), tf.string, ragged_rank=1
             )
     return options
-
-
-def _hypotheses(
-    line: int,
-    request: Request,
-    rows: Sequence[Row],
-    engine: Engine,
-    details: TokenDetails | None,
-) -> list[Hypothesis]:
-    """Return the hypotheses of a line; `rows` has one row per sentence."""
-    first, *others = [hypotheses_of(row, line) for row in rows]
-    if others:
-        best = [first[0], *(each[0] for each in others)]
-        return [concat_sentences(best, engine.settings.alpha)]
-    if details is None:
-        return first
-    names = {"token_log_probabilities", "sources"} & rows[0].keys()
-    return [
-        dataclasses.replace(
-            each,
-            **details.describe(
-                request.text,
-                each.tokens or [],
-                {name: rows[0][name][k] for name in names},
-            ),
-        )
-        for k, each in enumerate(first)
-    ]
-
-
-def _rerank(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
-    """Add mean utilities to hypotheses and sort them, best first."""
-    utilities = mean_utilities([each.text for each in hypotheses])
-    order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
-    return [
-        dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
-    ]
 
 
 def splitter_of(
@@ -398,13 +324,9 @@ def configure_cpu_threads(
     core each are faster than one search on both. No effect with GPUs, or once
     TensorFlow has started its threads.
 
-    Args:
-      count: number of searches; None: one per core, at most four.
-      hidden_size: D of a model that gets one line at a time; a small model uses
-        one core. None: the model gets batches.
-
-    Returns:
-      The number of searches; with GPUs, `count`.
+    Returns the number of searches: `count`, by default one per core, at most
+    four. A small model that gets one line at a time, of `hidden_size`, uses one
+    core.
     """
     if tf.config.list_physical_devices("GPU"):
         return count
@@ -419,10 +341,7 @@ def choose_devices(count: int | None = None) -> list[str | None]:
     """Return the device of each replica.
 
     Without GPUs, replicas are threads that share the CPUs and one set of
-    weights; see `configure_cpu_threads`.
-
-    Args:
-      count: number of replicas; None: all GPUs, or one replica without GPUs.
+    weights. If `count` is None, there is one, or one per GPU.
 
     Raises:
       UsageError: the machine has GPUs, but fewer than `count`.

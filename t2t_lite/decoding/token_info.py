@@ -4,18 +4,16 @@ One forward pass over the finished targets computes them, so the search does
 not change.
 """
 
+import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.translator import (
-    Engine,
-    Translator,
-    encode_sources,
-)
+from t2t_lite.decoding.results import Hypothesis
+from t2t_lite.decoding.translator import Engine, Translator, encode_sources
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.tokenizers.base import EOS_ID, words_of_prefixes
@@ -34,11 +32,8 @@ class TokenDetails:
     penultimate decoder layer (arXiv:1909.02074). Two words are aligned if any
     of their tokens are.
 
-    Args:
-      translator: the engine; its encoders are used.
-      token_scores: add the log-probability of each token of a hypothesis;
-        scored pairs always contain them.
-      alignment: "words", or None for no alignment.
+    The `alignment` is "words", or None. Scored pairs always contain token
+    scores; `token_scores` adds them to translations.
 
     Raises:
       UsageError: the engine is not a `Translator` of one model, the alignment
@@ -77,28 +72,24 @@ class TokenDetails:
     def compute(
         self, translator: Engine, texts: tf.Tensor, tokens: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Compute the values that `describe` needs.
+        """Compute the values that `add` needs.
 
         Args:
           translator: the engine or one of its replicas.
           texts: sources, tf.string [B].
-          tokens: one or N targets per source, int32 [B, T] or [B, N, T]; EOS,
-            then zeros.
+          tokens: N targets per source, int32 [B, N, T]; EOS, then zeros.
 
         Returns:
-          `token_log_probabilities` and `sources`, if requested, with the shape
-          of `tokens`.
+          If requested, `token_log_probabilities` and `sources` [B, N, T].
         """
         if not (self._scores or self._aligns):
             return {}
         graph = self._graph(translator)
-        if len(tokens.shape) == 2:
-            return graph(texts, tokens)
         # One hypothesis at a time needs no more memory than the search.
-        found = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
+        columns = [graph(texts, row) for row in tf.unstack(tokens, axis=1)]
         return {
-            name: tf.stack([each[name] for each in found], axis=1)
-            for name in found[0]
+            name: tf.stack([each[name] for each in columns], axis=1)
+            for name in columns[0]
         }
 
     def _new_graph(self, translator):
@@ -112,63 +103,56 @@ class TokenDetails:
         def compute(texts, tokens):
             inputs, _, _ = encode_sources(translator, texts)
             features = {"inputs": inputs, "targets": tokens}
-            found = {}
+            outputs = {}
             if self._scores:
-                found["token_log_probabilities"] = (
+                outputs["token_log_probabilities"] = (
                     translator.model.token_log_probs(features)
                 )
             if self._aligns:
                 layers = attention_weights(translator.single_model, features)
                 weights = layers["cross"][self._layer - 1]  # [B, H, T, S]
-                found["sources"] = argmax_alignment(
+                outputs["sources"] = argmax_alignment(
                     tf.reduce_mean(weights, axis=1), inputs, tokens
                 )
-            return found
+            return outputs
 
         return compute
 
-    def describe(
+    def add(
         self,
+        hypothesis: Hypothesis,
         source: str,
-        tokens: Sequence[int],
-        row: Mapping[str, np.ndarray],
-        target: str | None = None,
-    ) -> dict[str, Any]:
-        """Return the fields to add to a result.
+        outputs: Mapping[str, np.ndarray],
+        index: tuple[int, int],
+    ) -> Hypothesis:
+        """Add the requested details of its tokens to a hypothesis.
 
-        Args:
-          source: source text.
-          tokens: target tokens, EOS included.
-          row: values of this target, from `compute` or `Translator.score`.
-          target: target text; None: the decoded tokens.
-
-        Returns:
-          If requested, `pieces` and `token_log_probabilities`, EOS included,
-          and `alignment`, pairs of word indices [source, target] sorted by
-          target.
+        `outputs` are from `compute` or `Translator.score`, and `index` is the
+        index of the hypothesis in them.
         """
         encoder = self._translator.target_encoder
+        tokens = hypothesis.tokens or []
         fields: dict[str, Any] = {}
-        scores = row.get("token_log_probabilities")
-        if scores is not None:
+        if "token_log_probabilities" in outputs:
+            scores = outputs["token_log_probabilities"][index]
             fields["pieces"] = encoder.ids_to_pieces(tokens)
             fields["token_log_probabilities"] = scores[: len(tokens)].tolist()
         if self._aligns:
-            if target is None:
+            if hypothesis.log_probability is None:
                 ends = range(1, len(tokens) + 1)
                 prefixes = encoder.decode([tokens[:end] for end in ends])
                 words = words_of_prefixes(prefixes)
             else:
-                words = encoder.words_of_text(target)
+                words = encoder.words_of_text(hypothesis.text)
             pairs = {
                 (target_word, source_word)
-                for end, start in enumerate(row["sources"][: len(tokens)])
-                if start != _NONE
+                for end, start in enumerate(outputs["sources"][index])
+                if start != _NONE and end < len(tokens)
                 for source_word in self._source_words(source)[start]
                 for target_word in words[end]
             }
             fields["alignment"] = [[s, t] for t, s in sorted(pairs)]
-        return fields
+        return dataclasses.replace(hypothesis, **fields)
 
 
 def argmax_alignment(

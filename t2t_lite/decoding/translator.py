@@ -9,18 +9,18 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from t2t_lite.decoding.search.beam_search import beam_search, length_penalty
+from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.decoding.search.logits_processors import (
     NO_TOKEN,
     START,
     BadPhrases,
     ForcedPrefix,
     LogitsProcessor,
-    MinimumLength,
     NoRepeat,
     Suppress,
 )
 from t2t_lite.decoding.search.required_phrases import RequiredPhrases
+from t2t_lite.decoding.search.scores import length_penalty
 from t2t_lite.decoding.search.selection import Sample, TopK
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
@@ -197,7 +197,7 @@ class Translator(tf.Module):
 
         Returns:
           A dict of
-            log_probabilities, scores: float32 [B]; see `results.PairScore`;
+            log_probabilities, scores: float32 [B]; see `results.Hypothesis`;
             source_lengths, lengths: int32 [B], source and target tokens, EOS
               included;
             tokens: int32 [B, T], target tokens, EOS, then zeros;
@@ -341,7 +341,7 @@ class Translator(tf.Module):
         if suppressed := [*self._suppressed, *padding]:
             others.append(Suppress(suppressed))
         if settings.min_new_tokens:
-            others.append(MinimumLength(settings.min_new_tokens, EOS_ID))
+            others.append(Suppress([EOS_ID], settings.min_new_tokens))
         if settings.no_repeat_ngram_size:
             others.append(NoRepeat(settings.no_repeat_ngram_size))
         if "bad_phrases" in options:
@@ -489,15 +489,11 @@ def compiled(
 ) -> Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
     """Compile a search with XLA, for one sentence at a time.
 
-    A search step consists of hundreds of small ops. For one sentence of a small
-    model, TensorFlow needs about as long to start an op as to run it; XLA fuses
-    the ops into a few kernels. XLA is slower than TensorFlow for batches, and
+    TensorFlow needs about as long to start an op on one sentence as to run it;
+    XLA fuses hundreds of ops into a few kernels, but is slower for batches, and
     compiling each new shape takes seconds. To limit the number of shapes,
     batches and sources are padded to powers of two, sources to at least 32.
-
-    Args:
-      search: `(ids, limits, longest=L) -> (tokens, scores)`.
-      max_limit: `S -> L`, the largest limit of sources of length S.
+    `max_limit` returns the largest limit of sources of a length.
     """
 
     @tf.function(jit_compile=True, autograph=False)

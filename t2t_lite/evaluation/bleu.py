@@ -29,7 +29,15 @@ def bleu(
       T2TLiteError: there are no sentences, the numbers of sentences differ, or
         a package of the tokenizer is not installed.
     """
-    check_paired(hypotheses, references)
+    if len(hypotheses) != len(references):
+        raise T2TLiteError(
+            "The numbers of hypotheses and references must be equal (got "
+            f"{len(hypotheses)} hypotheses and {len(references)} references)."
+        )
+    if not references:
+        raise T2TLiteError(
+            "A score requires at least one sentence (got an empty list)."
+        )
     from sacrebleu.metrics import BLEU
 
     try:
@@ -48,16 +56,3 @@ def bleu(
         "signature": str(metric.get_signature()),
         "sentences": len(references),
     }
-
-
-def check_paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise T2TLiteError unless there is one hypothesis per reference."""
-    if len(hypotheses) != len(references):
-        raise T2TLiteError(
-            "The numbers of hypotheses and references must be equal (got "
-            f"{len(hypotheses)} hypotheses and {len(references)} references)."
-        )
-    if not references:
-        raise T2TLiteError(
-            "A score requires at least one sentence (got an empty list)."
-        )

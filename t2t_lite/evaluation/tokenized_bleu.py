@@ -6,7 +6,7 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite.errors import UsageError
-from t2t_lite.evaluation.bleu import bleu, check_paired
+from t2t_lite.evaluation.bleu import bleu
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 
@@ -28,15 +28,13 @@ def tokenized_bleu(
       language: language code of both, one of `languages()`.
 
     Returns:
-      `score` (0-100, cased; 0 if there is no match of some n-gram order up to
-      4, as for empty hypotheses or sentences shorter than 4 tokens), the
-      `procedure` with versions, and the number of `sentences`.
+      `score` (0-100, cased; 0 without a match of each n-gram order up to 4),
+      the `procedure` with versions, and the number of `sentences`.
 
     Raises:
       UsageError: the tokenizer has no rules for the language.
       T2TLiteError: there are no sentences, or the numbers of sentences differ.
     """
-    check_paired(hypotheses, references)
     hypotheses, references = (
         tokenize(side, language) for side in (hypotheses, references)
     )

@@ -24,9 +24,8 @@ import tensorflow as tf
 from keras import ops
 
 from t2t_lite import files
-from t2t_lite.decoding.search.beam_search import length_penalty
+from t2t_lite.decoding.search.scores import NEG_INF, length_penalty
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.search.state import NEG_INF
 from t2t_lite.decoding.translator import (
     Translator,
     encode_sources,

@@ -1,6 +1,5 @@
 """Client of t2t-lite-server and TensorFlow Serving, by REST and gRPC."""
 
-import dataclasses
 import json
 import re
 import time
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias
 import tenacity
 import urllib3
 
+from t2t_lite.decoding.results import Result, hypotheses_of
 from t2t_lite.errors import T2TLiteError, UsageError
 
 Columns: TypeAlias = Mapping[str, Sequence[Any]]  # outputs by name
@@ -18,8 +18,6 @@ Columns: TypeAlias = Mapping[str, Sequence[Any]]  # outputs by name
 Predict: TypeAlias = Callable[[str, Sequence[str], float], Columns]
 _URL = re.compile(r"(https?://[^/@?# ]+(/[^?# ]*)?|grpcs?://[^/@?# ]+/?)")
 _PORTS = {"http": 8501, "https": 443, "grpc": 8500, "grpcs": 443}
-# A lower score marks a missing hypothesis; see decoding.search.state.
-_NO_HYPOTHESIS = -1e7
 # HTTP and gRPC statuses that permit a retry.
 _BUSY = (429, 502, 503, "UNAVAILABLE", "RESOURCE_EXHAUSTED", "ABORTED")
 # Statuses that a single text of the request may have caused.
@@ -32,9 +30,7 @@ _TEXT_ERRORS = (
 class Failure(T2TLiteError):
     """A request failed.
 
-    Args:
-      reason: error message; becomes one line.
-      status: HTTP status code or name of a gRPC status.
+    The `status` is an HTTP status code or the name of a gRPC status.
     """
 
     def __init__(self, reason: str, status: int | str):
@@ -50,10 +46,8 @@ class Failure(T2TLiteError):
 def connect(url: str, name: str, version: int | None = None) -> Predict:
     """Return a function that sends requests to a model.
 
-    Args:
-      url: http://HOST:PORT, https://..., grpc://... or grpcs://...
-      name: name of the model.
-      version: version of the model; None: the newest.
+    The URL is http://HOST:PORT, https://..., grpc://... or grpcs://...; without
+    a version, the newest one answers.
 
     Raises:
       UsageError: the URL is malformed.
@@ -139,26 +133,9 @@ def _grpc(
         except grpc.RpcError as error:
             status = error.code().name
             raise Failure(error.details() or status, status) from error
-        arrays = {k: tf.make_ndarray(v) for k, v in response.outputs.items()}
-        return {name: _decode(array.tolist()) for name, array in arrays.items()}
+        return {k: tf.make_ndarray(v) for k, v in response.outputs.items()}
 
     return predict
-
-
-def _decode(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_decode(each) for each in value]
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """The answer to one text."""
-
-    # Translations and their scores, best first.
-    hypotheses: Sequence[tuple[str, float | None]] = ()
-    cut: bool = False  # the server truncated the text
-    error: str | None = None  # the reason for a failure
 
 
 class Client:
@@ -188,22 +165,28 @@ class Client:
         self._is_lost = False
         self._is_waiting = False
         self._retry = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(self._should_retry),
+            retry=tenacity.retry_if_exception(
+                lambda error: (
+                    not self._is_lost
+                    and isinstance(error, Failure)
+                    and error.is_busy
+                )
+            ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
             stop=tenacity.stop_before_delay(seconds),
             before_sleep=self._report,
             reraise=True,
         )
 
-    def translate(self, texts: Sequence[str]) -> list[Answer]:
-        """Return an answer for each text.
+    def translate(self, texts: Sequence[str]) -> list[Result]:
+        """Return a result for each text, without its line number.
 
         If a single text may have caused an error, the request is split in
         halves and sent again, so that the other texts are translated.
         """
         return self._translate(texts, self._is_lost)
 
-    def _translate(self, texts: Sequence[str], was_lost: bool) -> list[Answer]:
+    def _translate(self, texts: Sequence[str], was_lost: bool) -> list[Result]:
         deadline = time.monotonic() + self._seconds
         try:
             columns = self._retry(self._send, texts, deadline)
@@ -211,7 +194,7 @@ class Client:
             self._is_lost |= failure.is_busy or failure.is_late
             can_split = failure.is_text_error and len(texts) > 1
             if not can_split or (failure.is_late and was_lost):
-                return [Answer(error=str(failure))] * len(texts)
+                return [Result(0, x, error=str(failure)) for x in texts]
             middle = len(texts) // 2
             halves = texts[:middle], texts[middle:]
             return [
@@ -221,30 +204,19 @@ class Client:
         if len(columns.get("outputs", ())) != len(texts):
             names = ", ".join(sorted(columns)) or "none"
             error = f"outputs must have one value per text (got {names})."
-            return [Answer(error=error)] * len(texts)
-        return [_answer(columns, row) for row in range(len(texts))]
+            return [Result(0, text, error=error) for text in texts]
+        truncated = columns.get("cut", [False] * len(texts))
+        return [
+            Result(0, x, hypotheses_of(columns, row), truncated=truncated[row])
+            for row, x in enumerate(texts)
+        ]
 
     def _send(self, texts: Sequence[str], deadline: float) -> Columns:
         seconds = max(deadline - time.monotonic(), 0.001)
         return self._predict(self._signature, texts, seconds)
-
-    def _should_retry(self, error: BaseException) -> bool:
-        is_busy = isinstance(error, Failure) and error.is_busy
-        return is_busy and not self._is_lost
 
     def _report(self, state: tenacity.RetryCallState) -> None:
         """Report the reason of the second and later retries, once."""
         if state.attempt_number > 1 and not self._is_waiting:
             self._is_waiting = True
             self._note(str(state.outcome and state.outcome.exception()))
-
-
-def _answer(columns: Columns, row: int) -> Answer:
-    texts = columns["outputs"][row]
-    scores = columns["scores"][row] if "scores" in columns else None
-    if isinstance(texts, str):
-        texts, scores = [texts], [scores]
-    pairs = list(zip(texts, scores or [None] * len(texts), strict=True))
-    real = [pair for pair in pairs[1:] if (pair[1] or 0) > _NO_HYPOTHESIS]
-    cut = "cut" in columns and bool(columns["cut"][row])
-    return Answer(pairs[:1] + real, cut)

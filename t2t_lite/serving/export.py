@@ -17,11 +17,8 @@ from t2t_lite.interop.ctranslate2 import require_runnable, write_ctranslate2
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving import requests, verify, versions
-from t2t_lite.serving.signatures import (
-    ExportOptions,
-    ServingModule,
-    translator_to_serve,
-)
+from t2t_lite.serving.options import ExportOptions
+from t2t_lite.serving.signatures import ServingModule, translator_to_serve
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.model_card import CARD, make_card, scores_of
 from t2t_lite.training.run import Run
@@ -36,7 +33,6 @@ def export_saved_model(
     *,
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
-    warmup: int = 0,
     verified: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> pathlib.Path:
@@ -45,12 +41,10 @@ def export_saved_model(
     Args:
       translator: the model, its tokenizers and its search settings.
       export_dir: parent folder of the versions; created if it does not exist.
-      options: signatures, precision and limits.
+      options: signatures, precision, limits and warm-up, which is a request for
+        each signature and text length.
       run: the run of the translator; adds a description to the export.
       weights: the checkpoints of the weights.
-      warmup: number of warm-up requests per signature, each with another text
-        length; 0: no warm-up. TensorFlow Serving does not load a version with
-        more than 1000 requests.
       verified: compare the export's outputs with the translator's.
       note: called with a message about the verification.
 
@@ -78,11 +72,11 @@ def export_saved_model(
             card = make_card(run, weights)
             files.write_text(folder / "assets.extra" / CARD, card)
         pairs, sent = [], []
-        if warmup or verified:
+        if options.warmup or verified:
             pairs = requests.sample_pairs(translator, run)
-        for pair in requests.select_lengths(pairs, warmup):
+        for pair in requests.select_lengths(pairs, options.warmup):
             sent += requests.requests_for([pair], signatures)
-        if warmup:
+        if options.warmup:
             requests.write_warmup(folder / requests.WARMUP_FILE, sent)
         if verified:
             selected = requests.select_lengths(pairs, _VERIFIED_TEXTS)
@@ -108,15 +102,7 @@ def export_ctranslate2(
 ) -> pathlib.Path:
     """Write a CTranslate2 model to `EXPORT_DIR/<version>/`.
 
-    Args:
-      translator: the model, its tokenizers and its search settings.
-      export_dir: parent folder of the versions; created if it does not exist.
-      quantization: type of the weights.
-      run: the run of the translator; adds its model card to the export.
-      weights: the checkpoints of the weights.
-
-    Returns:
-      The folder of the version.
+    The other arguments and the result are those of `export_saved_model`.
 
     Raises:
       UsageError: CTranslate2 does not support the model or its settings.

@@ -1,37 +1,25 @@
 """The signatures of an export: graphs that take and return texts."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
-from t2t_lite.decoding.search.state import NEG_INF, is_possible
+from t2t_lite.decoding.search.scores import NEG_INF, is_possible
 from t2t_lite.decoding.token_info import END
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
+from t2t_lite.serving.options import ExportOptions
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
 Answers: TypeAlias = dict[str, tf.Tensor]
-Precision: TypeAlias = Literal["float32", "bfloat16"]
 
 # Outputs with one value per text; other outputs have one per hypothesis.
 _TEXT_OUTPUTS = ("source_lengths", "cut")
-
-
-@dataclasses.dataclass(frozen=True)
-class ExportOptions:
-    """The options of an export."""
-
-    attention: bool = False  # add the signature `attention`
-    precision: Precision = "float32"  # type of the stored weights
-    max_length: int | None = (
-        None  # source tokens, EOS included; None: the run's
-    )
 
 
 def translator_to_serve(
@@ -81,9 +69,7 @@ class ServingModule(tf.Module):
     and output is the batch, for batching servers. All numbers are finite, for
     strict JSON parsers.
 
-    Args:
-      translator: from `translator_to_serve`.
-      options: the same options as for `translator_to_serve`.
+    The translator is from `translator_to_serve`, with the same options.
 
     Attributes:
       answers: a `tf.function` for each signature; its inputs are strings [B].
@@ -120,15 +106,16 @@ class ServingModule(tf.Module):
 
             return serve
 
-        search = _search(translator, translator.settings.beam_size)
         pair = ("inputs", "targets")
         self.answers = {
-            "serving_default": signature(_best(translator), "inputs"),
-            "nbest": signature(search, "inputs"),
+            "serving_default": signature(
+                _translate(translator, False), "inputs"
+            ),
+            "nbest": signature(_translate(translator, True), "inputs"),
             "score": signature(_score(translator), *pair),
         }
         if options.attention:
-            self.answers["attention"] = signature(_attention(translator), *pair)
+            self.answers["attention"] = signature(attention(translator), *pair)
 
 
 def _use_weights(
@@ -145,41 +132,34 @@ def _use_weights(
     return keras.StatelessScope(state_mapping=values)
 
 
-def _search(translator: Translator, count: int) -> Callable[..., Answers]:
-    """Return the signature `nbest`, with `count` hypotheses.
+def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
+    """Return the signature `nbest`, or `serving_default` with outputs [B].
 
     With an output constraint, `outputs` are complete, such as trees in
     brackets, and `targets` have the format of the training data.
     """
     # Tracing the function again makes the graph use the signature's weights.
-    graph: Any = translator.graph(count)
+    graph: Any = translator.graph(translator.settings.beam_size if nbest else 1)
     constraint = translator.constraint
 
     def answer(texts: tf.Tensor) -> Answers:
-        found = graph.python_function(texts)
+        outputs = graph.python_function(texts)
+        by_text = {name: outputs[name] for name in _TEXT_OUTPUTS}
         answers = {
-            name: found[name] for name in ("outputs", "scores", *_TEXT_OUTPUTS)
+            "outputs": outputs["outputs"],
+            "scores": outputs["scores"],
+            "lengths": tf.math.count_nonzero(
+                outputs["tokens"], axis=-1, dtype=tf.int32
+            ),
         }
-        answers["lengths"] = tf.math.count_nonzero(
-            found["tokens"], axis=-1, dtype=tf.int32
-        )
-        if constraint is None:
-            return answers
-        written = constraint.write(constraint.prepare(texts), found["tokens"])
-        return {**answers, "outputs": written, "targets": found["outputs"]}
-
-    return answer
-
-
-def _best(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `serving_default`, with outputs [B]."""
-    search = _search(translator, 1)
-
-    def answer(texts: tf.Tensor) -> Answers:
-        return {
-            name: value if name in _TEXT_OUTPUTS else value[:, 0]
-            for name, value in search(texts).items()
-        }
+        if constraint is not None:
+            answers["targets"] = outputs["outputs"]
+            answers["outputs"] = constraint.write(
+                constraint.prepare(texts), outputs["tokens"]
+            )
+        if not nbest:
+            answers = {name: value[:, 0] for name, value in answers.items()}
+        return answers | by_text
 
     return answer
 
@@ -188,20 +168,28 @@ def _score(translator: Translator) -> Callable[..., Answers]:
     """Return the signature `score`, with outputs [B]."""
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
-        found = translator.score_graph.python_function(sources, targets)
+        outputs = translator.score_graph.python_function(sources, targets)
         # A damaged model computes NaN or infinity, which JSON does not support.
-        possible = is_possible(found["log_probabilities"])
+        possible = is_possible(outputs["log_probabilities"])
         finite = {
-            name: tf.where(possible, found[name], NEG_INF)
+            name: tf.where(possible, outputs[name], NEG_INF)
             for name in ("scores", "log_probabilities")
         }
-        return {**finite, **{n: found[n] for n in ("lengths", *_TEXT_OUTPUTS)}}
+        return {
+            **finite,
+            **{n: outputs[n] for n in ("lengths", *_TEXT_OUTPUTS)},
+        }
 
     return answer
 
 
-def _attention(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `attention`: tokens [B, S], [B, T] and weights."""
+def attention(translator: Translator) -> Callable[..., Answers]:
+    """Return the signature `attention`.
+
+    Its outputs are pieces `source_tokens` [B, S] and `target_tokens` [B, T];
+    weights `encoder` [B, N, H, S, S], `decoder` [B, N, H, T, T], where column t
+    is the token before row t, and `cross` [B, N, H, T, S]; and `cut` [B].
+    """
     model = translator.single_model
     pieces = []  # pieces by id, of the source and the target vocabulary
     for encoder in (translator.source_encoder, translator.target_encoder):
@@ -209,7 +197,7 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
         pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
 
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
-        features, _, cut = translator.encode_pairs(sources, targets)
+        features, _, truncated = translator.encode_pairs(sources, targets)
         inputs, targets = features["inputs"], features["targets"]
         weights = attention_weights(model, features)
         queries = {"encoder": inputs, "decoder": targets, "cross": targets}
@@ -220,7 +208,7 @@ def _attention(translator: Translator) -> Callable[..., Answers]:
                 name: _without_padding(weights[name], ids != PAD_ID)
                 for name, ids in queries.items()
             },
-            "cut": cut,
+            "cut": truncated,
         }
 
     return answer

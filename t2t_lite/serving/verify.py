@@ -1,14 +1,16 @@
 """Verification of an export: TensorFlow Serving can run it, outputs agree."""
 
 import inspect
+import itertools
 import json
 import os
 import pathlib
+import pickle
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +51,11 @@ def check_servable(saved_model: pathlib.Path) -> list[str]:
       T2TLiteError: the server does not link an op, or a weight is a constant.
     """
     ops = set()
-    for node in _nodes(saved_model):
+    content = (saved_model / "saved_model.pb").read_bytes()
+    (graph, *_) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
+    functions = graph.graph_def.library.function
+    nodes = (function.node_def for function in functions)
+    for node in itertools.chain(graph.graph_def.node, *nodes):
         # tf.raw_ops contains TensorFlow's ops, but not ops of loaded libraries.
         known = hasattr(tf.raw_ops, node.op) or node.op in _TEXT_OPS
         if not known or _FORBIDDEN_OPS.match(node.op):
@@ -68,15 +74,6 @@ def check_servable(saved_model: pathlib.Path) -> list[str]:
     return sorted(ops)
 
 
-def _nodes(saved_model: pathlib.Path) -> Iterator[Any]:
-    """Yield the nodes of the main graph and of all functions."""
-    content = (saved_model / "saved_model.pb").read_bytes()
-    for graph in saved_model_pb2.SavedModel.FromString(content).meta_graphs:
-        yield from graph.graph_def.node
-        for function in graph.graph_def.library.function:
-            yield from function.node_def
-
-
 def verify(
     saved_model: pathlib.Path,
     signatures: Mapping[str, Any],
@@ -85,11 +82,8 @@ def verify(
 ) -> None:
     """Load an export in a process without this package and compare outputs.
 
-    Args:
-      saved_model: folder of the export.
-      signatures: the exported functions.
-      requests: requests for both.
-      dtype: compute dtype of the model, "float32" or "bfloat16".
+    The `signatures` are the exported functions, and `dtype` is the type of the
+    model's computations.
 
     Raises:
       T2TLiteError: the export cannot be loaded, an output differs, or an output
@@ -113,12 +107,12 @@ def verify(
             lines = done.stderr.decode("utf-8", "replace").split("\n")
             last = ["no message", *filter(None, map(str.strip, lines))][-1]
             raise _failed(f"in a process without t2t-lite: {last}")
-        for number, (signature, inputs) in enumerate(requests):
+        actual = pickle.loads((folder / "outputs.pickle").read_bytes())
+        for (signature, inputs), outputs in zip(requests, actual, strict=True):
             texts = [tf.constant(v, tf.string) for v in inputs.values()]
             for name, value in signatures[signature](*texts).items():
-                content = tf.io.read_file(f"{folder}/{number}.{name}")
-                found = tf.io.parse_tensor(content, value.dtype).numpy()
-                if not is_equal(found, value.numpy(), _TOLERANCE[dtype]):
+                expected, tolerance = value.numpy(), _TOLERANCE[dtype]
+                if not is_equal(outputs[name], expected, tolerance):
                     raise _failed(
                         f"the output {name} of {signature} differs for "
                         f"{str(inputs)[:200]}"
@@ -126,12 +120,13 @@ def verify(
 
 
 def _run_requests(saved_model: str) -> None:
-    """Write the output NAME of request N in `requests.json` to `N.NAME`.
+    """Write the outputs of `requests.json` to `outputs.pickle`.
 
     This function is the program of a process that imports only TensorFlow and
     TF Text; it blocks this package and the packages that only this one needs.
     """
     import json
+    import pickle
     import sys
 
     # None blocks the import of a module.
@@ -141,12 +136,14 @@ def _run_requests(saved_model: str) -> None:
     import tensorflow_text  # noqa: F401 (registers the ops of tokenizers)
 
     signatures = tf.saved_model.load(saved_model).signatures
+    outputs = []
     with open("requests.json", encoding="utf-8") as file:
-        for number, (signature, inputs) in enumerate(json.load(file)):
+        for signature, inputs in json.load(file):
             texts = {k: tf.constant(v, tf.string) for k, v in inputs.items()}
-            for name, value in signatures[signature](**texts).items():
-                content = tf.io.serialize_tensor(value)
-                tf.io.write_file(f"{number}.{name}", content)
+            values = signatures[signature](**texts)
+            outputs.append({name: x.numpy() for name, x in values.items()})
+    with open("outputs.pickle", "wb") as file:
+        pickle.dump(outputs, file)
 
 
 PROGRAM = f"""{inspect.getsource(_run_requests)}
@@ -154,17 +151,19 @@ import sys
 _run_requests(sys.argv[1])"""
 
 
-def is_equal(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
+def is_equal(
+    actual: np.ndarray, expected: np.ndarray, tolerance: float
+) -> bool:
     """Return whether an output equals the expected one and is finite.
 
     `tolerance` is the relative and absolute tolerance of floats.
     """
-    if found.dtype.kind != "f":
-        return np.array_equal(found, expected)
-    is_close = found.shape == expected.shape and np.allclose(
-        found, expected, tolerance, tolerance
+    if actual.dtype.kind != "f":
+        return np.array_equal(actual, expected)
+    is_close = actual.shape == expected.shape and np.allclose(
+        actual, expected, tolerance, tolerance
     )
-    return is_close and bool(np.isfinite(found).all())
+    return is_close and bool(np.isfinite(actual).all())
 
 
 def _failed(reason: str) -> T2TLiteError:

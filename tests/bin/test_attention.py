@@ -30,8 +30,10 @@ def page(tiny_run, tmp_path_factory):
 def test_every_word_layer_and_head_is_in_the_page(page):
     data = data_of(page.read_text("utf-8"))
     assert data["texts"] == ["1 2 3", "one two"]
-    assert "".join(data["read"]).replace("▁", " ").strip() == "1 2 3⟨end⟩"
-    source, target = len(data["read"]), len(data["written"])
+    assert (
+        "".join(data["source_tokens"]).replace("▁", " ").strip() == "1 2 3⟨end⟩"
+    )
+    source, target = len(data["source_tokens"]), len(data["target_tokens"])
     for name, shape in (
         ("cross", (target, source)),
         ("encoder", (source, source)),
@@ -116,11 +118,11 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
     _press(browser, "heads", "1")  # hides the first head
     assert _lines(browser) == pytest.approx(weights("decoder", heads=[1]))
     words = browser.find_elements("css selector", 'g.word[data-side="row"]')
-    assert [word.text for word in words] == data["written"]
+    assert [word.text for word in words] == data["target_tokens"]
     words[1].click()
     row_one = {k: w for k, w in weights("decoder", [1]).items() if k[1] == 1}
     assert _lines(browser) == pytest.approx(row_one)
-    shown = browser.find_element("id", "most").text
+    shown = browser.find_element("id", "summary").text
     assert shown.startswith(f"{words[1].text} attends to ")
     words[1].send_keys(Keys.ENTER)  # the keyboard does the same
     assert words[1].get_attribute("aria-pressed") == "false"
@@ -131,7 +133,8 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
 def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
     long = ["⟨start⟩", "Donaudampfschifffahrtsgesellschaft", "m" * 60]
     weights = np.full([6, 16, 3, 3], 1 / 3).tolist()
-    attention = {"texts": long[1:], "read": long, "written": long}
+    attention = {"texts": long[1:], "source_tokens": long}
+    attention |= {"target_tokens": long}
     attention |= dict.fromkeys(("cross", "encoder", "decoder"), weights)
     page = tmp_path / "wide.html"
     page.write_text(render_page(attention), "utf-8")

@@ -7,7 +7,7 @@ import pytest
 
 from support.served_model import serving
 from t2t_lite.serving.server.model import Signature, Version
-from t2t_lite.serving.server.requests import ApiError, Limits
+from t2t_lite.serving.server.requests import ApiError
 
 BAD = "bad"  # a text that the model refuses
 
@@ -62,8 +62,8 @@ def url(request, model, tmp_path):
     """The server's address, over REST and over gRPC."""
     (tmp_path / "m" / "7").mkdir(parents=True)
     (tmp_path / "m" / "7" / "saved_model.pb").touch()
-    limits = Limits(body_bytes=200_000, characters=150_000, workers=4)
-    with serving(tmp_path / "m", model.load, limits=limits) as server:
+    limits = {"max_body_bytes": 200_000, "max_characters": 150_000}
+    with serving(tmp_path / "m", model.load, workers=4, **limits) as server:
         port = server.port if request.param == "grpc" else server.rest_api_port
         yield f"{request.param}://127.0.0.1:{port}"
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.pairs import score_pairs
 from support.random_translator import random_model, random_sentences
 from support.rounding import approx_score
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Translator, on_one_line
 from t2t_lite.tokenizers.base import UNK_ID
@@ -56,7 +57,8 @@ def test_ids_beyond_are_searched_and_not_written(make, encoder, sample):
 
 def test_pairs_are_scored_over_all_ids(make):
     translator = make()
-    (pair,) = score_pairs(translator, [["eins", "zwei"]])
+    (result,) = score_pairs(translator, [["eins", "zwei"]])
+    (pair,) = result.hypotheses
     features, _, _ = translator.encode_pairs(
         tf.constant(["eins"]), tf.constant(["zwei"])
     )

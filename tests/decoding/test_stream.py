@@ -14,6 +14,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.pairs import score_pairs
 from support.places import TESTS
 from support.random_translator import (
     WORDS,
@@ -28,7 +29,6 @@ from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.stream import (
     Replica,
     configure_cpu_threads,
-    score_pairs,
     translate_lines,
 )
 from t2t_lite.decoding.translator import Translator, prepare, with_eos
@@ -129,8 +129,9 @@ def test_scores_of_pairs_do_not_depend_on_batches(translator):
             [Replica(translator)] * 2, pairs, note=quiet, batching=batching
         )
         for one, other in zip(wanted, found, strict=True):
-            assert (one.line, one.tokens) == (other.line, other.tokens)
-            assert one.score == approx_score(other.score) and one.score < 0
+            (ours,), (theirs,) = one.hypotheses, other.hypotheses
+            assert (one.line, ours.tokens) == (other.line, theirs.tokens)
+            assert ours.score == approx_score(theirs.score) and ours.score < 0
 
 
 def test_scores_of_pairs_are_those_of_the_search(translator):
@@ -143,11 +144,12 @@ def test_scores_of_pairs_are_those_of_the_search(translator):
     ]
     assert found
     pairs = [(each.source, each.hypotheses[0].text) for each in found]
-    for each, pair in zip(found, score_pairs(translator, pairs), strict=True):
-        assert pair.score == approx_score(each.hypotheses[0].score)
-        assert pair.tokens == len(each.hypotheses[0].tokens)
+    for each, scored in zip(found, score_pairs(translator, pairs), strict=True):
+        (best,), (pair,) = each.hypotheses, scored.hypotheses
+        assert pair.score == approx_score(best.score)
+        assert pair.tokens == best.tokens
         assert pair.log_probability == pytest.approx(
-            pair.score * ((5 + pair.tokens) / 6) ** 0.6, rel=1e-5
+            pair.score * ((5 + len(pair.tokens)) / 6) ** 0.6, rel=1e-5
         )
 
 
@@ -394,8 +396,9 @@ def test_a_pair_with_a_tag_is_a_pair_that_begins_with_it(translator):
         Pair("eins", "zwei", tag="hund"),
     ]
     tagged, typed, without, unknown = score_pairs(translator, pairs, tags=TAGS)
-    assert tagged.score == approx_score(typed.score)
-    assert abs(tagged.score - without.score) > 1e-3
+    scores = [x.hypotheses[0].score for x in (tagged, typed, without)]
+    assert scores[0] == approx_score(scores[1])
+    assert abs(scores[0] - scores[2]) > 1e-3
     assert "hund" in unknown.error
 
 

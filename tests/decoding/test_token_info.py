@@ -1,16 +1,19 @@
 """Token scores add up; a token's source is the one with the most attention."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.pairs import score_pairs
 from support.random_translator import (
     random_sentences,
     random_translator,
 )
 from support.rounding import approx_score
 from t2t_lite.decoding.batching import Batching
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.token_info import (
     TokenDetails,
     argmax_alignment,
@@ -38,7 +41,7 @@ def test_details_add_fields_and_change_nothing_else(translator):
     )
     added = {"pieces", "token_log_probabilities", "alignment"}
     for one, other in zip(plain, found, strict=True):
-        one, other = one.to_dict(), other.to_dict()
+        one, other = json.loads(one.to_json()), json.loads(other.to_json())
         for ours, more in zip(
             one.pop("hypotheses"), other.pop("hypotheses"), strict=True
         ):
@@ -60,11 +63,13 @@ def test_details_add_fields_and_change_nothing_else(translator):
 def test_scores_of_a_pair_sum_to_its_own(translator):
     pairs = [*zip(LINES, reversed(LINES), strict=True), ("", "")]
     details = TokenDetails(translator)
-    for pair in score_pairs(translator, pairs, details=details):
-        ids = translator.target_encoder.encode([pair.target])[0].tolist()
+    for result in score_pairs(translator, pairs, details=details):
+        (pair,) = result.hypotheses
+        ids = translator.target_encoder.encode([pair.text])[0].tolist()
         ids = [*ids[: translator.max_length - 1], EOS_ID]
         assert pair.pieces == translator.target_encoder.ids_to_pieces(ids)
-        assert len(pair.token_log_probabilities) == pair.tokens == len(ids)
+        assert len(pair.token_log_probabilities) == len(ids)
+        assert pair.tokens == ids
         assert sum(pair.token_log_probabilities) == approx_score(
             pair.log_probability
         )
@@ -103,9 +108,9 @@ def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
             lambda x, bias, memory, weights=weights: tf.constant(weights),
         )
     details = TokenDetails(translator, alignment="words")
-    (pair,) = score_pairs(translator, [(source, target)], details=details)
+    (result,) = score_pairs(translator, [(source, target)], details=details)
     (word,) = translator.source_encoder.words_of_text(source)[index]
-    assert pair.alignment == [[word, 0], [word, 1]]
+    assert result.hypotheses[0].alignment == [[word, 0], [word, 1]]
 
 
 def test_words_of_an_alignment_are_words_of_the_texts(translator):

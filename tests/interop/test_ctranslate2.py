@@ -11,10 +11,11 @@ import pytest
 import tensorflow as tf
 
 import t2t_lite
+from support.pairs import score_pairs
 from support.rounding import approx_score, assert_scores_close
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.search.settings import SearchSettings
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.translator import Translator, with_eos
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.interop.ctranslate2 import (
@@ -316,8 +317,8 @@ def test_a_moved_export_answers_as_its_run(translator, tmp_path):
                 assert a.tokens == b.tokens
     assert loaded(lines[0]) == loaded(lines)[0]
     assert [pair.score for pair in loaded.score(["eins"], ["zwei"])] == [
-        approx_score(pair.score)
-        for pair in score_pairs(translator, [["eins", "zwei"]])
+        approx_score(result.hypotheses[0].score)
+        for result in score_pairs(translator, [["eins", "zwei"]])
     ]
     with pytest.raises(UsageError, match="constrained is not"):
         loaded("eins", constrained=True)

@@ -6,7 +6,7 @@ import pytest
 
 from support.random_translator import random_translator, train_encoder
 from t2t_lite.serving.export import export_saved_model
-from t2t_lite.serving.signatures import ExportOptions
+from t2t_lite.serving.options import ExportOptions
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,6 @@ def translator(encoder):
 def exported(translator, tmp_path_factory):
     """An export with all signatures, in a folder to which it was moved."""
     folder = tmp_path_factory.mktemp("export")
-    options = ExportOptions(attention=True)
-    made = export_saved_model(translator, folder / "e", options, warmup=3)
+    options = ExportOptions(attention=True, warmup=3)
+    made = export_saved_model(translator, folder / "e", options)
     return made.rename(folder / "7")

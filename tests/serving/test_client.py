@@ -112,7 +112,7 @@ class Fake:
 
 
 def outputs(answers):
-    return [a.error or a.hypotheses[0][0] for a in answers]
+    return [a.error or a.hypotheses[0].text for a in answers]
 
 
 def test_after_the_time_limit_a_busy_server_is_asked_once_until_it_answers():

@@ -17,8 +17,8 @@ from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.serving import verify, versions
 from t2t_lite.serving.export import export_saved_model
+from t2t_lite.serving.options import ExportOptions
 from t2t_lite.serving.requests import sample_pairs
-from t2t_lite.serving.signatures import ExportOptions
 from t2t_lite.training.run import Run
 
 TEXTS = ["eins zwei drei", "", "haus", "katze " * 9, "maus rot"]

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.pairs import score_pairs
 from support.random_translator import random_translator
 from support.rounding import assert_scores_close
-from t2t_lite.decoding.stream import score_pairs, translate_lines
+from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.errors import UsageError
 from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
-from t2t_lite.serving.signatures import (
-    ExportOptions,
-    ServingModule,
-    translator_to_serve,
-)
+from t2t_lite.serving.options import ExportOptions
+from t2t_lite.serving.signatures import ServingModule, translator_to_serve
 
 SOURCES = ["eins zwei drei", "", "haus 😀", "katze " * 40, "   ", b"ein\xff"]
 TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]
@@ -81,14 +79,15 @@ def test_a_moved_export_translates_as_the_decoder(translator, served, name):
 
 
 def test_given_pairs_have_the_decoders_scores(translator, served):
-    wanted = list(score_pairs(translator, zip(SOURCES, TARGETS, strict=True)))
+    results = score_pairs(translator, zip(SOURCES, TARGETS, strict=True))
+    wanted = [result.hypotheses[0] for result in results]
     texts = tf.constant([text.strip() for text in SOURCES])
     ids = translator.source_encoder.encode_tf(texts)
     read = np.minimum(ids.row_lengths() + 1, translator.max_length)
     expected = {
         "scores": [pair.score for pair in wanted],
         "log_probabilities": [pair.log_probability for pair in wanted],
-        "lengths": [pair.tokens for pair in wanted],
+        "lengths": [len(pair.tokens) for pair in wanted],
         "source_lengths": read,
         "cut": [False, False, True, True, False, False],
     }

@@ -7,7 +7,9 @@ class Page:
     def __init__(self, browser, url):
         self.browser = browser
         browser.get(url)
-        self.wait(lambda: self.text("#model-name") or self.text("#trouble"))
+        self.wait(
+            lambda: self.text("#model-name") or self.text("#connection-error")
+        )
 
     def wait(self, found):
         """What `found` gives, once it is true."""

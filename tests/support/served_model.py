@@ -13,8 +13,9 @@ import tensorflow as tf
 import uvloop
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.server.model import Signature, Version, load_version
-from t2t_lite.serving.server.serve import ServerConfig, running
+from t2t_lite.serving.server.serve import running
 
 TEXT = tf.TensorSpec([None], tf.string, name="inputs")
 
@@ -127,7 +128,7 @@ def serving(folder, load=load_version, **config):
     async def main():
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
-        settings = ServerConfig(folder, "m", **config)
+        settings = ServerOptions(folder, "m", **config)
         async with running(settings, lambda line: None, load) as ports:
             server = types.SimpleNamespace(
                 rest_api_port=ports[0],

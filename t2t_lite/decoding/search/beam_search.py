@@ -15,24 +15,14 @@ from typing import Any
 from keras import ops, tree
 
 from t2t_lite.decoding.search.logits_processors import LogitsProcessor
-from t2t_lite.decoding.search.selection import TopK
-from t2t_lite.decoding.search.state import (
+from t2t_lite.decoding.search.scores import (
     NEG_INF,
-    SearchState,
     is_possible,
+    length_penalty,
 )
+from t2t_lite.decoding.search.selection import TopK
+from t2t_lite.decoding.search.state import SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp
-
-
-def length_penalty(length: Any, alpha: float) -> Any:
-    """Return the divisor of log-probabilities: ((5 + length) / 6) ** alpha.
-
-    Args:
-      length: number of generated tokens, EOS included; a number or float32.
-      alpha: at least 0; 0 disables the penalty. The paper uses 0.6
-        (arXiv:1609.08144, equation 14).
-    """
-    return ((5.0 + length) / 6.0) ** alpha
 
 
 def beam_search(

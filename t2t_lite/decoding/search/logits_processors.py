@@ -11,7 +11,8 @@ from typing import Any
 
 from keras import ops
 
-from t2t_lite.decoding.search.state import NEG_INF, SearchState
+from t2t_lite.decoding.search.scores import NEG_INF
+from t2t_lite.decoding.search.state import SearchState
 from t2t_lite.ops import Tensor
 
 # Padding of rows of tokens.
@@ -63,26 +64,18 @@ def mask_logits(logits: Tensor, mask: Tensor) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Suppress(LogitsProcessor):
-    """Forbids the tokens `ids` at all positions."""
+    """Forbids the tokens `ids`, at all positions or before index `until`."""
 
     ids: Sequence[int]
+    until: int | None = None
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
         vocabulary = ops.arange(vocab_size, dtype="int32")
         ids = ops.convert_to_tensor(list(self.ids), "int32")
-        return ops.any(ops.equal(vocabulary[:, None], ids), axis=-1)
-
-
-@dataclasses.dataclass(frozen=True)
-class MinimumLength(LogitsProcessor):
-    """Forbids EOS before `length` tokens."""
-
-    length: int
-    eos_id: int
-
-    def mask(self, state: SearchState, vocab_size: int) -> Tensor:
-        is_eos = ops.equal(ops.arange(vocab_size), self.eos_id)
-        return ops.logical_and(is_eos, state.index < self.length)
+        mask = ops.any(ops.equal(vocabulary[:, None], ids), axis=-1)
+        if self.until is None:
+            return mask
+        return ops.logical_and(mask, state.index < self.until)
 
 
 @dataclasses.dataclass(frozen=True)

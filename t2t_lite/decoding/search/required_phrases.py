@@ -17,16 +17,9 @@ from t2t_lite.decoding.search.logits_processors import (
     gather_tokens,
     last_tokens,
 )
-from t2t_lite.decoding.search.selection import (
-    TopK,
-    best_log_probs,
-)
-from t2t_lite.decoding.search.state import (
-    NEG_INF,
-    Candidates,
-    SearchState,
-    is_possible,
-)
+from t2t_lite.decoding.search.scores import NEG_INF, is_possible
+from t2t_lite.decoding.search.selection import TopK, best_log_probs
+from t2t_lite.decoding.search.state import Candidates, SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp
 
 
@@ -86,8 +79,8 @@ class RequiredPhrases(LogitsProcessor, TopK):
         )
         flat = (-1, beam_size * ops.shape(ids)[2])  # [B, K, n] -> [B, K * n]
         log_probs, parents, ids = (
-            ops.concatenate([some, ops.reshape(more, flat)], axis=1)
-            for some, more in zip(best, others, strict=True)
+            ops.concatenate([own, ops.reshape(added, flat)], axis=1)
+            for own, added in zip(best, others, strict=True)
         )
         return Candidates(
             _without_duplicates(log_probs, parents, ids), parents, ids
@@ -156,10 +149,10 @@ class _Rows:
         )
         rows = self._rows[:, None, :, None]  # [B, 1, R, 1, M]
         same = ops.logical_or(ops.equal(rows, NO_TOKEN), windows == rows)
-        found = ops.any(ops.all(same, axis=-1), axis=-1)
-        found = ops.logical_and(found, self._row_lengths[:, None] > 0)
-        found = ops.any(self._by_phrase(found), axis=-1)
-        return ops.logical_or(found, ops.equal(self.lengths, 0)[:, None])
+        matches = ops.any(ops.all(same, axis=-1), axis=-1)
+        matches = ops.logical_and(matches, self._row_lengths[:, None] > 0)
+        matches = ops.any(self._by_phrase(matches), axis=-1)
+        return ops.logical_or(matches, ops.equal(self.lengths, 0)[:, None])
 
     def next_tokens(self, state):
         """Return the next token of each row: int32 [B, K, R].

@@ -8,11 +8,8 @@ import dataclasses
 
 from keras import ops
 
-from t2t_lite.decoding.search.state import (
-    NEG_INF,
-    Candidates,
-    SearchState,
-)
+from t2t_lite.decoding.search.scores import NEG_INF
+from t2t_lite.decoding.search.state import Candidates, SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp, top_k
 
 _MIN_TEMPERATURE = 1e-30
@@ -61,10 +58,7 @@ class TopK:
     ) -> tuple[Tensor, Tensor]:
         """Select the next live hypotheses.
 
-        Args:
-          state: the search before token `state.index` is selected.
-          candidates: [B, C].
-          ended: bool [B, C], True if the candidate ends with EOS.
+        `ended`, bool [B, C], is True if the candidate ends with EOS.
 
         Returns:
           Log-probabilities and indices of the selected candidates, [B, K].
@@ -140,16 +134,12 @@ class Sample(TopK):
 def best_log_probs(
     logits: Tensor, width: int, normalizer: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the `width` likeliest tokens of each of R rows of logits.
-
-    Args:
-      logits: float [R, V].
-      width: number of tokens, at most V.
-      normalizer: float32 [R, 1]; None: computed from these logits.
+    """Return the `width` likeliest tokens of each row of logits [R, V].
 
     Returns:
       Log-probabilities float32 [R, width], best first, and ids int32
-      [R, width]. In a row with a NaN, all log-probabilities are NEG_INF.
+      [R, width]. In a row with a NaN, all log-probabilities are NEG_INF. The
+      default normalizer [R, 1] is computed from the logits.
     """
     logits = ops.cast(logits, "float32")
     best, ids = top_k(logits, width)

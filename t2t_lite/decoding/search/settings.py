@@ -66,7 +66,13 @@ class SearchSettings:
 
     def __post_init__(self):
         validators.validate(self)
-        self._check_conflicts()
+        self.check_supported(self.changed())
+        maximum = self.max_new_tokens
+        if maximum is not None and self.min_new_tokens >= maximum:
+            raise UsageError(
+                "min_new_tokens must be less than max_new_tokens, which counts "
+                f"EOS (got {self.min_new_tokens} and {maximum})."
+            )
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], **defaults: Any) -> Self:
@@ -85,15 +91,6 @@ class SearchSettings:
     def changed(self) -> dict[str, Any]:
         """Return the values that differ from the defaults."""
         return validators.changed(self)
-
-    def _check_conflicts(self):
-        self.check_supported(self.changed())
-        maximum = self.max_new_tokens
-        if maximum is not None and self.min_new_tokens >= maximum:
-            raise UsageError(
-                "min_new_tokens must be less than max_new_tokens, which counts "
-                f"EOS (got {self.min_new_tokens} and {maximum})."
-            )
 
     def check_supported(self, names: Iterable[str]) -> None:
         """Raise UsageError if one of these options conflicts with the settings.

@@ -10,15 +10,6 @@ from keras import ops
 
 from t2t_lite.ops import Tensor
 
-# The log-probability of a hypothesis that does not exist. It is finite because
-# differences of infinities are NaN, and NaN is not valid JSON.
-NEG_INF = -1e9
-
-
-def is_possible(log_probs: Tensor) -> Tensor:
-    """Return whether log-probabilities or scores belong to real hypotheses."""
-    return log_probs > 0.01 * NEG_INF
-
 
 class SearchState(NamedTuple):
     """The loop variables of a search.

@@ -55,6 +55,7 @@ _FIELDS = {  # by the `char` of a numpy dtype
 
 def rest_application(model: Model) -> web.Application:
     """Create the aiohttp application of the REST API."""
+    name = model.options.model_name
 
     async def predict(http: web.Request) -> web.Response:
         if http.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site"):
@@ -76,14 +77,14 @@ def rest_application(model: Model) -> web.Application:
 
     async def metadata(http: web.Request) -> web.Response:
         version = model.find(*_model_in_path(http))
-        spec = {"name": model.name, "version": str(version.number)}
+        spec = {"name": name, "version": str(version.number)}
         signatures = {"signature_def": _proto_json(version.metadata)}
         return _json({"model_spec": spec, "metadata": signatures})
 
     async def describe(http: web.Request) -> web.Response:
-        version = model.find(model.name)
+        version = model.find(name)
         about = {"version": version.number, "about": version.about}
-        return _json({"name": model.name, **about})
+        return _json({"name": name, **about})
 
     async def prometheus(http: web.Request) -> web.Response:
         headers = {"Content-Type": prometheus_client.CONTENT_TYPE_LATEST}
@@ -104,7 +105,7 @@ def rest_application(model: Model) -> web.Application:
         try:
             with record_request("REST"):
                 try:
-                    async with asyncio.timeout(model.limits.seconds):
+                    async with asyncio.timeout(model.seconds):
                         return await handler(request)
                 except TimeoutError:
                     reason = "The deadline has passed."
@@ -119,7 +120,8 @@ def rest_application(model: Model) -> web.Application:
             return web.json_response({"error": error.message}, status=code)
 
     app = web.Application(
-        middlewares=[handle_errors], client_max_size=model.limits.body_bytes
+        middlewares=[handle_errors],
+        client_max_size=model.options.max_body_bytes,
     )
     app.on_response_prepare.append(add_headers)
     app.router.add_get("/", index)
@@ -224,7 +226,7 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
     async def metadata(request: Any, context: Any) -> Any:
         version = model.find(*_model_in_spec(request.model_spec))
         response = get_model_metadata_pb2.GetModelMetadataResponse()
-        response.model_spec.name = model.name
+        response.model_spec.name = model.options.model_name
         response.model_spec.version.value = version.number
         response.metadata["signature_def"].Pack(version.metadata)
         return response
@@ -234,7 +236,7 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
 
     server = grpc.aio.server(
         options=[
-            ("grpc.max_receive_message_length", model.limits.body_bytes),
+            ("grpc.max_receive_message_length", model.options.max_body_bytes),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),  # a port in use raises an error
             ("grpc.http2.bdp_probe", 0),  # avoids a ping per large request

@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.server import requests
-from t2t_lite.serving.server.requests import ApiError, Limits
+from t2t_lite.serving.server.requests import ApiError
 
 Tensors: TypeAlias = dict[str, np.ndarray]
 Run: TypeAlias = Callable[[Tensors], Tensors]
@@ -52,19 +53,19 @@ class Batcher:
     starves.
 
     Args:
-      limits: limits of a batch, of concurrent batches and of the queue.
+      options: limits of a batch, of concurrent batches and of the queue.
 
     Attributes:
       running: number of running batches.
     """
 
-    def __init__(self, limits: Limits):
-        self._limits = limits
+    def __init__(self, options: ServerOptions):
+        self._options = options
         self._waiting: dict[_Job, None] = {}  # oldest first
         self._rows = 0  # rows in the queue
         self.running = 0
         self._running_rows = 0
-        self._pool = ThreadPoolExecutor(limits.workers, "batch")
+        self._pool = ThreadPoolExecutor(options.workers, "batch")
 
     async def answer(
         self,
@@ -80,9 +81,8 @@ class Batcher:
           run: computes a batch in a worker thread.
           inputs: arrays by name.
           lengths: length of each row, in characters or another unit of cost.
-          group: requests of equal groups may share a batch: their inputs are
-            concatenated along the first dimension and their outputs are split
-            along it. None: the request runs alone and is not split.
+          group: requests of equal groups may share a batch, concatenated along
+            the first dimension. None: the request runs alone, in one part.
           deadline: in seconds of the event loop's clock.
 
         Raises:
@@ -92,14 +92,14 @@ class Batcher:
         loop = asyncio.get_running_loop()
         if deadline is not None and deadline <= loop.time():
             raise ApiError("The deadline has passed.", "DEADLINE_EXCEEDED")
-        if self._rows and self._rows + len(lengths) > self._limits.queue:
+        if self._rows and self._rows + len(lengths) > self._options.max_queue:
             raise ApiError(
                 f"The queue is full ({self._rows} texts of at most "
-                f"{self._limits.queue}). Try again later.",
+                f"{self._options.max_queue}). Try again later.",
                 "RESOURCE_EXHAUSTED",
             )
         order = list(range(len(lengths)))
-        chunks, size = [order], self._limits.batch
+        chunks, size = [order], self._options.max_batch_size
         if group is not None and len(lengths) > size:
             order.sort(key=lengths.__getitem__)
             chunks = [order[i : i + size] for i in range(0, len(order), size)]
@@ -148,7 +148,7 @@ class Batcher:
     def _start_batches(self) -> None:
         """Start batches on free workers."""
         loop = asyncio.get_running_loop()
-        while self._waiting and self.running < self._limits.workers:
+        while self._waiting and self.running < self._options.workers:
             batch = self._next_batch()
             rows = sum(job.rows for job in batch)
             self._remove(batch)
@@ -167,8 +167,8 @@ class Batcher:
         # A batch contains about half of a worker's share of all rows, so that
         # the worker can compute the other half while the answers are sent.
         share = self._rows + self._running_rows
-        share //= 2 * self._limits.workers
-        maximum = min(self._limits.batch, max(_LARGE, share))
+        share //= 2 * self._options.workers
+        maximum = min(self._options.max_batch_size, max(_LARGE, share))
         batch, room = [oldest], maximum - oldest.rows
         for job in others:
             if job.rows <= room:
@@ -191,31 +191,24 @@ class Batcher:
 
 
 def _compute(batch: Sequence[_Job]) -> list[_Answer]:
-    """Run a batch without its cancelled jobs, in a worker thread."""
+    """Run a batch without its cancelled jobs; after an error, one by one."""
     batch = [job for job in batch if not job.answer.done()]
     if not batch:
         return []
     requests.BATCH.observe(sum(job.rows for job in batch))
-    with requests.BATCH_SECONDS.time():
-        return list(zip(batch, _run(batch), strict=True))
-
-
-def _run(batch: Sequence[_Job]) -> list[Tensors | Exception]:
-    """Return the answer or the error of each job.
-
-    After an error, the jobs of the batch run one by one.
-    """
     try:
-        if len(batch) == 1:
-            return [batch[0].run(batch[0].inputs)]
-        return _run_concatenated(batch)
+        with requests.BATCH_SECONDS.time():
+            return list(zip(batch, _run(batch), strict=True))
     except Exception as error:
         if len(batch) == 1:
-            return [error]
-        return [answer for job in batch for answer in _run([job])]
+            return [(batch[0], error)]
+        return [answer for job in batch for answer in _compute([job])]
 
 
-def _run_concatenated(batch: Sequence[_Job]) -> list[Tensors | Exception]:
+def _run(batch: Sequence[_Job]) -> list[Tensors]:
+    """Return the answer of each job."""
+    if len(batch) == 1:
+        return [batch[0].run(batch[0].inputs)]
     inputs = {
         name: np.concatenate([job.inputs[name] for job in batch])
         for name in batch[0].inputs

@@ -22,9 +22,10 @@ from tensorflow_serving.apis import (
 )
 
 from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.server import requests
 from t2t_lite.serving.server.batching import Batcher, Run, Tensors
-from t2t_lite.serving.server.requests import ApiError, Limits
+from t2t_lite.serving.server.requests import ApiError
 
 State = get_model_status_pb2.ModelVersionStatus
 _STATUSES = {status.value[0]: status.name for status in grpc.StatusCode}
@@ -101,10 +102,8 @@ def _signature(name: str, function: Any) -> Signature:
 class Model:
     """A model; its newest version is served."""
 
-    name: str  # name in requests
-    base_path: pathlib.Path  # folder of the versions
+    options: ServerOptions
     batcher: Batcher  # runs the requests
-    limits: Limits  # limits of each request
     load: Callable[[pathlib.Path], Version]  # `load_version`
     log: Callable[[str], None]  # called with a message for each event
     _current: Version | None = None
@@ -112,16 +111,21 @@ class Model:
     # Files of versions that failed to load, by version.
     _failed: dict[int, object] = dataclasses.field(default_factory=dict)
 
+    @property
+    def seconds(self) -> float:
+        """The maximum time of a request."""
+        return self.options.rest_api_timeout_in_ms / 1000
+
     def find(self, name: str, number: int | None = None) -> Version:
         """Return the current version if it matches a request.
 
         Raises:
           ApiError: the name or the version does not match.
         """
-        version = self._current
-        if version and name == self.name and number in (None, version.number):
+        version, own_name = self._current, self.options.model_name
+        if version and name == own_name and number in (None, version.number):
             return version
-        served = f"{self.name} version {version and version.number}"
+        served = f"{own_name} version {version and version.number}"
         requested = name if number is None else f"{name} version {number}"
         message = f"The server has {served} (got {requested})."
         raise ApiError(message, "NOT_FOUND")
@@ -136,7 +140,7 @@ class Model:
         """
         response = get_model_status_pb2.GetModelStatusResponse()
         for version, state in sorted(self._states.items(), reverse=True):
-            if name == self.name and number in (None, version):
+            if name == self.options.model_name and number in (None, version):
                 code = 14 if state == State.END else 0  # UNAVAILABLE
                 response.model_version_status.add(
                     version=version, state=state, status={"error_code": code}
@@ -164,7 +168,7 @@ class Model:
           ApiError: the request is malformed, exceeds a limit or times out.
         """
         deadline = asyncio.get_running_loop().time()
-        deadline += min(self.limits.seconds, seconds)
+        deadline += min(self.seconds, seconds)
         signature = version.signatures.get(signature_name or "serving_default")
         if not signature:
             known = ", ".join(version.signatures)
@@ -192,9 +196,10 @@ class Model:
     def _tensor(self, name: str, texts: Any) -> np.ndarray:
         if not isinstance(texts, list):
             raise ApiError(f"{name} must be a list of strings.")
-        if len(texts) > self.limits.texts:
+        maximum = self.options.max_texts
+        if len(texts) > maximum:
             raise ApiError(
-                f"A request must have at most {self.limits.texts} texts (got "
+                f"A request must have at most {maximum} texts (got "
                 f"{len(texts)}): send several requests."
             )
         tensor = np.empty(len(texts), object)
@@ -204,7 +209,7 @@ class Model:
             if not isinstance(text, bytes):
                 got = type(text).__name__
                 raise ApiError(f"{name} must contain strings (got {got}).")
-            count, maximum = len(text), self.limits.characters
+            count, maximum = len(text), self.options.max_characters
             if count > maximum:  # more bytes than characters are allowed
                 count = len(text.decode("utf-8", "replace"))
             if count > maximum:
@@ -224,16 +229,16 @@ class Model:
         await self.refresh()
         if not self._current:
             raise T2TLiteError(
-                "No version could be loaded from "
-                f"`model_base_path={self.base_path}`. A version is a folder "
-                "named 1, 2, ... with a saved_model.pb."
+                "No version could be loaded from `model_base_path="
+                f"{self.options.model_base_path}`. A version is a folder named "
+                "1, 2, ... with a saved_model.pb."
             )
 
-    async def watch(self, seconds: float) -> None:
-        """Call `refresh` every `seconds` until cancelled."""
+    async def watch(self) -> None:
+        """Call `refresh` regularly until cancelled."""
         logged = ""
         while True:
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(self.options.file_system_poll_wait_seconds)
             try:
                 await self.refresh()
             except OSError as error:  # unreadable folder or closed stderr
@@ -253,7 +258,7 @@ class Model:
         """
         folders = {
             int(folder.name): folder
-            for folder in self.base_path.iterdir()
+            for folder in self.options.model_base_path.iterdir()
             if folder.name.isdecimal()
             and int(folder.name) < 2**63  # fits the int64 of the protos
             and (folder / "saved_model.pb").is_file()
@@ -280,6 +285,6 @@ class Model:
             self._current = version
             self._states[number] = State.AVAILABLE
             requests.VERSION.set(number)
-            self.log(f"Loaded {self.name} version {number}.")
+            self.log(f"Loaded {self.options.model_name} version {number}.")
             gc.collect()  # objects of TensorFlow form reference cycles
             return

@@ -1,8 +1,7 @@
-"""Limits, errors and metrics (of prometheus_client) of requests."""
+"""Errors and metrics (of prometheus_client) of requests."""
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Iterator
 
 import grpc
@@ -25,19 +24,6 @@ BATCH_SECONDS = Histogram(
 )
 QUEUE = Gauge("t2t_lite_queue_texts", "Texts in the queue")
 VERSION = Gauge("t2t_lite_version", "The version that serves requests")
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """Limits of requests, batches and the queue."""
-
-    body_bytes: int = 16 << 20  # bytes of a request's body
-    texts: int = 1024  # texts of a request
-    characters: int = 10_000  # characters of a text
-    seconds: float = 30.0  # timeout of a request
-    batch: int = 32  # texts of a batch; larger requests are split
-    workers: int = 1  # concurrent batches, one thread each
-    queue: int = 1024  # texts in the queue; an empty queue accepts any request
 
 
 class ApiError(Exception):

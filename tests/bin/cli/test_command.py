@@ -19,7 +19,7 @@ def add_flags(parser):
     flags.add(parser, {"--alpha=X": "of all"}, validators.real(at_least=0))
     flags.add(parser, {"--data_dir=DIR": "", "--dry_run": "try it"})
     flags.add(parser, {"--freeze=PART,...": ""})
-    flags.add_choice(parser, "format", "", "text", "json")
+    flags.add(parser, {"--format=text|json": ""})
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from support.search_tables import (
     search_tables,
 )
 from t2t_lite.decoding.search.beam_search import beam_search
+from t2t_lite.decoding.search.scores import is_possible
 from t2t_lite.decoding.search.selection import best_log_probs
-from t2t_lite.decoding.search.state import is_possible
 
 T2T_DECODE = SHARED_DATA / "t2t" / "decode"
 

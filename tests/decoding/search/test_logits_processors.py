@@ -16,7 +16,6 @@ from t2t_lite.decoding.search.logits_processors import (
     START,
     BadPhrases,
     ForcedPrefix,
-    MinimumLength,
     NoRepeat,
     Suppress,
 )
@@ -48,7 +47,7 @@ def repeats(ids, size):
 # Processors, and whether they allow ids (up to EOS).
 CASES = {
     "suppress_tokens": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
-    "minimum": ([MinimumLength(2, EOS)], lambda ids: EOS not in ids[:2]),
+    "minimum": ([Suppress([EOS], 2)], lambda ids: EOS not in ids[:2]),
     "no token twice": ([NoRepeat(1)], lambda ids: not repeats(ids, 1)),
     "no pair twice": ([NoRepeat(2)], lambda ids: not repeats(ids, 2)),
     "no triple twice": ([NoRepeat(3)], lambda ids: not repeats(ids, 3)),
@@ -76,7 +75,7 @@ CASES = {
         ),
     ),
     "several": (
-        [MinimumLength(1, EOS), NoRepeat(1), Suppress([0])],
+        [Suppress([EOS], 1), NoRepeat(1), Suppress([0])],
         lambda ids: ids[0] != EOS and not repeats(ids, 1) and 0 not in ids,
     ),
     "all": (
@@ -84,7 +83,7 @@ CASES = {
             ForcedPrefix(
                 rows([3]),
                 [
-                    MinimumLength(2, EOS),
+                    Suppress([EOS], 2),
                     NoRepeat(2),
                     Suppress([0]),
                     BadPhrases(rows([3, 2], [2, 2, EOS])[None]),
@@ -241,7 +240,7 @@ def test_sentences_keep_their_options_when_others_leave_the_batch(name):
         "sample": {
             "selector": Sample(np.random.default_rng(1).random((5, 7), "f4"))
         },
-        "own state": {"processors": [NoRepeat(1), MinimumLength(2, EOS)]},
+        "own state": {"processors": [NoRepeat(1), Suppress([EOS], 2)]},
     }[name]
     tables = np.stack([random_table(10 * i, 7, 6) for i in range(5)])
     left, stayed = (

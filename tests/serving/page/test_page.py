@@ -115,24 +115,24 @@ def test_a_word_shows_what_it_attended_to(open_page, browser):
                     word,
                 )
             )
-            for word in page.all(".from .token")
+            for word in page.all(".source .token")
         ]
 
     assert sum(shares()) == 0
     words[0].click()
-    assert page.texts(".from .most") == ["Two"]
+    assert page.texts(".source .strongest") == ["Two"]
     assert max(shares()) == shares()[0] > 0.5
     # The arrows lead from word to word, and a reader hears what is shown.
     from selenium.webdriver.common.keys import Keys
 
     browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
     assert browser.switch_to.active_element.text == "Hunde"
-    assert page.texts(".from .most") == ["dogs"]
-    status = browser.find_element("css selector", ".panel [role=status]")
+    assert page.texts(".source .strongest") == ["dogs"]
+    status = browser.find_element("css selector", ".results [role=status]")
     assert status.get_property("textContent").startswith("Hunde: dogs ")
     # And back: a word of the source shows which words look at it.
-    page.all(".from .token")[3].click()
-    assert page.texts(".translation .most") == ["spielen"]
+    page.all(".source .token")[3].click()
+    assert page.texts(".translation .strongest") == ["spielen"]
 
 
 def test_the_heads_are_one_click_away(open_page, browser):
@@ -200,7 +200,7 @@ def test_what_is_no_tree_is_not_drawn(open_page):
         assert _call(page, "trees.js", "parseTree", text) is None
 
 
-PLACES = [
+SPANS = [
     (
         ["▁Two", "▁do", "gs", "."],
         "Two  dogs.",
@@ -215,11 +215,11 @@ PLACES = [
 ]
 
 
-def test_pieces_find_their_places_in_the_text(open_page):
+def test_pieces_find_their_spans_in_the_text(open_page):
     page = open_page("ende")
-    for pieces, text, places in PLACES:
-        found = _call(page, "alignment.js", "placesOf", pieces, text)
-        assert found == places
+    for pieces, text, spans in SPANS:
+        found = _call(page, "alignment.js", "findSpans", pieces, text)
+        assert found == spans
 
 
 def test_each_line_of_a_text_is_an_answer_and_asked_once(open_page, server):
@@ -251,18 +251,18 @@ def test_a_busy_server_is_asked_again_and_a_refusal_shown(open_page, server):
     page.press("Clear")
     page.type(REFUSED)
     told = "A text may have 1,000 characters."
-    page.wait(lambda: page.text(".panel .warning") == told)
+    page.wait(lambda: page.text(".results .warning") == told)
     page.type("!")
     page.translation(f"{REFUSED}!".upper())
-    assert not page.all(".panel .warning")
+    assert not page.all(".results .warning")
 
 
 def test_a_server_without_a_model_says_so_until_there_is_one(open_page, server):
     page = open_page(None)
-    assert "No version is loaded." in page.text("#trouble")
+    assert "No version is loaded." in page.text("#connection-error")
     server.model = "enfr"
     page.press("Try again")
-    page.wait(lambda: not page.all("#trouble"))
+    page.wait(lambda: not page.all("#connection-error"))
     page.type("one")
     page.translation("ONE")
 

@@ -21,7 +21,6 @@ from tensorflow_serving.apis import (
 )
 
 from support.served_model import metric, predict_request, save, serving
-from t2t_lite.serving.server.requests import Limits
 
 PREDICT = "/v1/models/m:predict"
 
@@ -30,8 +29,9 @@ PREDICT = "/v1/models/m:predict"
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     save(folder / "1", warmup=b"hello")
-    limits = Limits(4000, 20, 100, workers=2, batch=8)
-    with serving(folder, limits=limits) as server:
+    limits = {"max_body_bytes": 4000, "max_texts": 20, "max_characters": 100}
+    limits |= {"workers": 2, "max_batch_size": 8}
+    with serving(folder, **limits) as server:
         yield server
 
 

@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
+from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.server.batching import Batcher
-from t2t_lite.serving.server.requests import Limits
 
 
 class Doubler:
@@ -42,7 +42,7 @@ def play(requests, **limits):
     model = Doubler()
 
     async def run():
-        batcher = Batcher(Limits(**limits))
+        batcher = Batcher(ServerOptions(**limits))
 
         def send(numbers, length=1, group="g"):
             lengths = np.broadcast_to(np.array(length), len(numbers))
@@ -76,7 +76,11 @@ def play(requests, **limits):
             [[1, 6, 3, 5], [2, 4]],
         ),
         # A large request is split by length.
-        ([([1, 2, 3, 4], [9, 1, 700, 2])], {"batch": 2}, [[2, 4], [1, 3]]),
+        (
+            [([1, 2, 3, 4], [9, 1, 700, 2])],
+            {"max_batch_size": 2},
+            [[2, 4], [1, 3]],
+        ),
         # Different groups, or none, are not joined.
         (
             [([n], 1, group) for n, group in enumerate("ab", 1)]
@@ -100,7 +104,7 @@ def test_no_batch_has_more_rows_than_allowed_and_none_is_lost():
         (list(range(size)), draw.integers(1, 200, size))
         for size in draw.integers(1, 12, 60).tolist()
     ]
-    answers, batches = play(requests, batch=4, workers=2)
+    answers, batches = play(requests, max_batch_size=4, workers=2)
     assert answers == [[2 * n for n in numbers] for numbers, _ in requests]
     assert max(map(len, batches)) <= 4
 

@@ -8,8 +8,9 @@ import pytest
 
 from support.served_model import save
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.server.model import Model, Version, load_version
-from t2t_lite.serving.server.requests import ApiError, Limits
+from t2t_lite.serving.server.requests import ApiError
 
 
 def put(folder, number, text="fine"):
@@ -39,7 +40,12 @@ def log():
 
 @pytest.fixture
 def model(tmp_path, log):
-    return Model("m", tmp_path, None, Limits(), load, log.append)
+    return Model(
+        ServerOptions(tmp_path, "m", file_system_poll_wait_seconds=0.01),
+        None,
+        load,
+        log.append,
+    )
 
 
 def test_the_newest_version_is_served_and_then_a_newer_one(tmp_path, model):
@@ -119,7 +125,7 @@ def test_the_watch_survives_errors_and_a_closed_log(
         put(tmp_path, 1)
         model.log = write
         await model.start()
-        watching = asyncio.create_task(model.watch(0.001))
+        watching = asyncio.create_task(model.watch())
         tmp_path.rename(tmp_path.with_name("away"))
         async with asyncio.timeout(30):
             while "No such file" not in log[-1]:

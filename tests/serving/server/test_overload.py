@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import http.client
 import json
 
@@ -17,9 +16,8 @@ from support.served_model import (
     serving,
     until,
 )
-from t2t_lite.serving.server.requests import Limits
 
-ONE_WAITS = Limits(workers=1, batch=1, queue=1)
+ONE_WAITS = {"workers": 1, "max_batch_size": 1, "max_queue": 1}
 
 
 class Busy:
@@ -76,7 +74,8 @@ def busy(tmp_path, pool):
             serving(
                 tmp_path,
                 held.load,
-                limits=dataclasses.replace(ONE_WAITS, seconds=seconds),
+                rest_api_timeout_in_ms=round(1000 * seconds),
+                **ONE_WAITS,
                 **config,
             ) as server,
             grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,

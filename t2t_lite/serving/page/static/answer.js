@@ -1,5 +1,5 @@
-// The answer to one text: translations to choose from, the source words that
-// each word attends to, and drawings of trees.
+// The result of one text: its translations, the source words that each word
+// attends to, and drawings of trees.
 
 import { align } from "./alignment.js";
 import { alignmentOf, attentionOf } from "./attention.js";
@@ -7,17 +7,17 @@ import { button, element, setLanguage } from "./nodes.js";
 import { hasSignature } from "./server.js";
 import { drawTree, parseTree } from "./trees.js";
 
-let count = 0; // of answers: radio buttons of one answer share a name
+let count = 0; // answers; the radio buttons of an answer share a name
 
 export class Answer {
   #model; #source; #hypotheses; #tools;
-  #chosen = 0;
+  #selected = 0;
   #nbest = null;
   #attention = new Map(); // by target, as promises
-  #wanted = false; // whether the user has pointed at it
+  #isInteractive = false; // words show their attention
   #removed = new AbortController();
 
-  // `tools`: {say(text), openHeads(texts, attention)}
+  // `tools`: {announce(text), openHeads(texts, attention)}
   constructor(model, source, { hypotheses, cut }, tools) {
     this.#model = model;
     this.#source = source;
@@ -25,40 +25,40 @@ export class Answer {
     this.#tools = tools;
     this.target = element("div", { class: "translation" });
     setLanguage(this.target, model.about?.target_language);
-    this.from = element("p", { class: "from", hidden: true });
-    setLanguage(this.from, model.about?.source_language);
+    this.source = element("p", { class: "source", hidden: true });
+    setLanguage(this.source, model.about?.source_language);
     this.element = element("article", { class: "answer" },
-      this.target, this.from);
+      this.target, this.source);
     if (cut) this.element.append(element("p", { class: "warning" },
-      "The text is longer than the model takes: its end was left out."));
+      "The text is longer than the limit of the model; only its beginning was translated."));
     this.element.append(this.#actions());
     if (hypotheses.length > 1)
-      this.element.append(this.#nbest = this.#choice());
+      this.element.append(this.#nbest = this.#hypothesisList());
     for (const event of ["pointerenter", "focusin"])
       this.element.addEventListener(event, () => this.showWords());
     this.#show();
   }
 
-  // Among several answers, the other translations stay folded.
-  set isAlone(alone) { if (this.#nbest) this.#nbest.open = alone; }
+  // The list of the other translations is open if there is one answer only.
+  set isOnly(isOnly) { if (this.#nbest) this.#nbest.open = isOnly; }
 
   remove() { this.#removed.abort(); }
 
-  get text() { return this.#hypotheses[this.#chosen].text; }
+  get text() { return this.#hypotheses[this.#selected].text; }
 
   get #hasAttention() { return hasSignature(this.#model, "attention"); }
 
-  #choice() {
+  #hypothesisList() {
     const name = `hypotheses-${++count}`;
     const options = this.#hypotheses.map(({ text, score }, index) => {
-      const shown = element("span", { class: "option-text" }, text);
-      setLanguage(shown, this.#model.about?.target_language);
+      const label = element("span", { class: "option-text" }, text);
+      setLanguage(label, this.#model.about?.target_language);
       const radio = element("input", { type: "radio", name, value: index,
-        change: () => { this.#chosen = index; this.#show(); } });
+        change: () => { this.#selected = index; this.#show(); } });
       radio.checked = index === 0;
-      return element("label", { class: "option", dir: "auto" }, radio, shown,
+      return element("label", { class: "option", dir: "auto" }, radio, label,
         element("span", { class: "score", dir: "ltr" },
-          element("span", { class: "unseen" }, "score "),
+          element("span", { class: "visually-hidden" }, "score "),
           score?.toFixed(2).replace("-", "\u2212") ?? ""));
     });
     return element("details", { class: "nbest" },
@@ -70,22 +70,22 @@ export class Answer {
   #actions() {
     const actions = element("div", { class: "actions" });
     if (navigator.clipboard) actions.append(button("Copy", async event => {
-      const pressed = event.currentTarget;
+      const copyButton = event.currentTarget;
       await navigator.clipboard.writeText(this.text);
-      pressed.textContent = "Copied";
-      setTimeout(() => { pressed.textContent = "Copy"; }, 1500);
+      copyButton.textContent = "Copied";
+      setTimeout(() => { copyButton.textContent = "Copy"; }, 1500);
     }));
     if (this.#hasAttention) actions.append(button("Attention", () =>
-      this.#tools.openHeads([this.#source, this.text], this.#ask())));
+      this.#tools.openHeads([this.#source, this.text], this.#fetchAttention())));
     return actions;
   }
 
   #show() {
     const tree = this.#model.about?.form === "trees" && parseTree(this.text);
-    this.from.hidden = true;
+    this.source.hidden = true;
     this.target.classList.toggle("tree", Boolean(tree));
     if (tree) {
-      const drawing = element("div", { class: "tree-place", tabindex: 0,
+      const drawing = element("div", { class: "tree-drawing", tabindex: 0,
         role: "group", "aria-label": "Drawing" }, drawTree(tree));
       const brackets = element("p", { class: "brackets" }, this.text);
       this.target.replaceChildren(drawing, brackets);
@@ -93,14 +93,14 @@ export class Answer {
       this.target.removeAttribute("role");
       this.target.removeAttribute("aria-label");
       this.target.textContent = this.text;
-      if (this.#wanted) this.#showWords();
+      if (this.#isInteractive) this.#showWords();
     }
   }
 
-  // Makes the words interactive, if the export has the signature `attention`.
+  // Makes words interactive if the export has the signature `attention`.
   showWords() {
-    if (this.#wanted || !this.#hasAttention) return;
-    this.#wanted = true;
+    if (this.#isInteractive || !this.#hasAttention) return;
+    this.#isInteractive = true;
     if (this.#model.about?.form !== "trees") this.#showWords();
   }
 
@@ -108,27 +108,27 @@ export class Answer {
     const text = this.text;
     let attention;
     try {
-      attention = await this.#ask();
+      attention = await this.#fetchAttention();
     } catch {
       return; // the button shows the error
     }
     if (text !== this.text) return;
-    this.from.hidden = false;
+    this.source.hidden = false;
     align(
-      { node: this.target, text, pieces: attention.written.slice(0, -1),
+      { node: this.target, text, pieces: attention.target_tokens.slice(0, -1),
         name: "Words of the translation" },
-      { node: this.from, text: this.#source,
-        pieces: attention.read.slice(0, -1), name: "Words of the text" },
-      alignmentOf(attention), this.#tools.say);
+      { node: this.source, text: this.#source,
+        pieces: attention.source_tokens.slice(0, -1), name: "Words of the text" },
+      alignmentOf(attention), this.#tools.announce);
   }
 
-  #ask() {
-    const { target } = this.#hypotheses[this.#chosen];
+  #fetchAttention() {
+    const { target } = this.#hypotheses[this.#selected];
     if (!this.#attention.has(target)) {
-      const asked = attentionOf(
+      const promise = attentionOf(
         this.#model, this.#source, target, this.#removed.signal);
-      asked.catch(() => this.#attention.delete(target));
-      this.#attention.set(target, asked);
+      promise.catch(() => this.#attention.delete(target));
+      this.#attention.set(target, promise);
     }
     return this.#attention.get(target);
   }

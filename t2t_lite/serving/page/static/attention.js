@@ -5,17 +5,18 @@ import { predict } from "./server.js";
 // Tokens and weights of every head, without padding: weights
 // [layer][head][row][column] of the cross, encoder and decoder attention.
 export async function attentionOf(model, source, target, signal) {
-  const found = await predict(
+  const outputs = await predict(
     model, "attention", { inputs: [source], targets: [target] }, signal);
-  const written = found.target_tokens[0].filter(token => token !== "");
-  const read = found.source_tokens[0].filter(token => token !== "");
-  const sized = (weights, rows, columns) => weights[0].map(layer =>
+  const targetTokens = outputs.target_tokens[0].filter(token => token !== "");
+  const sourceTokens = outputs.source_tokens[0].filter(token => token !== "");
+  const withoutPadding = (weights, rows, columns) => weights[0].map(layer =>
     layer.map(head => head.slice(0, rows.length).map(
       row => row.slice(0, columns.length))));
   return {
-    read, written, cross: sized(found.cross, written, read),
-    encoder: sized(found.encoder, read, read),
-    decoder: sized(found.decoder, written, written),
+    source_tokens: sourceTokens, target_tokens: targetTokens,
+    cross: withoutPadding(outputs.cross, targetTokens, sourceTokens),
+    encoder: withoutPadding(outputs.encoder, sourceTokens, sourceTokens),
+    decoder: withoutPadding(outputs.decoder, targetTokens, targetTokens),
   };
 }
 

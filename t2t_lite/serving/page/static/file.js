@@ -1,20 +1,20 @@
 // Translates a file line by line.
 
-import { MAX_TEXTS, Refused, translate } from "./server.js";
+import { MAX_TEXTS, RequestRejected, translate } from "./server.js";
 
 const CONCURRENCY = 2; // requests
 const find = id => document.getElementById(id);
-let stop = new AbortController();
+let controller = new AbortController();
 let url = "";
 
 // Accepts files that are chosen or dropped anywhere on the page.
-export function takeFiles(model) {
+export function acceptFiles(model) {
   find("file").addEventListener("change", event => {
     const [file] = event.target.files;
     event.target.value = ""; // the same file may be chosen again
     if (file) translateFile(model, file);
   });
-  find("stop").addEventListener("click", () => stop.abort());
+  find("stop").addEventListener("click", () => controller.abort());
   const root = document.documentElement;
   for (const name of ["dragover", "dragleave", "drop"])
     root.addEventListener(name, event => {
@@ -27,8 +27,8 @@ export function takeFiles(model) {
 }
 
 async function translateFile(model, file) {
-  stop.abort();
-  const { signal } = stop = new AbortController();
+  controller.abort();
+  const { signal } = controller = new AbortController();
   find("file-name").textContent = file.name;
   find("work").hidden = find("stop").hidden = false;
   find("download").hidden = true;
@@ -46,17 +46,17 @@ async function translateFile(model, file) {
     find("file-count").textContent = `${count} of ${lines.length} lines`;
   }
 
-  // Texts of a request that is refused are sent again, one by one.
+  // Sends the texts of a rejected request again, one by one.
   async function send(indices) {
     try {
       const texts = indices.map(index => lines[index]);
-      const found = await translate(model, "serving_default", texts, signal);
+      const results = await translate(model, "serving_default", texts, signal);
       signal.throwIfAborted();
       indices.forEach((index, i) => {
-        outputs[index] = found[i].hypotheses[0].text;
+        outputs[index] = results[i].hypotheses[0].text;
       });
     } catch (error) {
-      if (!(error instanceof Refused)) throw error;
+      if (!(error instanceof RequestRejected)) throw error;
       if (indices.length > 1) {
         for (const index of indices) await send([index]);
         return;
@@ -66,22 +66,22 @@ async function translateFile(model, file) {
     advance(indices.length);
   }
 
-  async function work() {
+  async function worker() {
     while (next < lines.length)
       await send(indexRange(next, next = Math.min(next + MAX_TEXTS, lines.length)));
   }
 
   try {
     advance(0);
-    await Promise.all(Array.from({ length: CONCURRENCY }, work));
-    offer(file, model, outputs);
+    await Promise.all(Array.from({ length: CONCURRENCY }, worker));
+    offerDownload(file, model, outputs);
     find("file-status").textContent = errors.length
       ? `${errors[0]} (${errors.length} in total)` : "Done.";
   } catch (error) {
-    if (signal !== stop.signal) return; // another file has replaced this one
+    if (signal !== controller.signal) return; // another file has replaced this one
     find("file-status").textContent = signal.aborted
       ? "Stopped." : error.message;
-    stop.abort();
+    controller.abort();
   }
   find("stop").hidden = true;
 }
@@ -90,7 +90,7 @@ function indexRange(start, end) {
   return Array.from({ length: end - start }, (_, i) => start + i);
 }
 
-function offer(file, model, lines) {
+function offerDownload(file, model, lines) {
   URL.revokeObjectURL(url);
   const text = lines.map(line => `${line}\n`).join("");
   url = URL.createObjectURL(

@@ -2,8 +2,8 @@
 // The page of t2t-lite-attention has this file inlined: it imports nothing.
 
 const SVG = "http://www.w3.org/2000/svg";
-const ROW = 28, TOP = 34, WIDEST = 720;
-const LEAST_WEIGHT = 0.02; // of a line that is drawn
+const ROW = 28, TOP = 34, MAX_WIDTH = 720;
+const MIN_WEIGHT = 0.02; // of a line that is drawn
 const LAYOUT = `
   <fieldset id="views"><legend>Attention</legend></fieldset>
   <fieldset id="layers"><legend>Layer</legend></fieldset>
@@ -13,7 +13,7 @@ const LAYOUT = `
   the right to see what attends to it. Click or tap to keep it. The color of a
   line is the head, its strength the weight.<span id="space"></span></p>
   <div id="figure"></div>
-  <p class="hint" id="most" role="status"></p>`;
+  <p class="hint" id="summary" role="status"></p>`;
 
 // A new node of a drawing, with a text if there is one.
 export function svgNode(name, attributes, parent, text) {
@@ -25,49 +25,51 @@ export function svgNode(name, attributes, parent, text) {
   return node;
 }
 
-// Shows tokens and weights [layer][head][row][column] in an element. There is
-// one such place on a page; what it showed before is gone.
-export function showHeads(place, attention) {
-  // A fixed text: tokens come in by textContent only.
-  place.innerHTML = LAYOUT;
-  return new Heads(place, viewsOf(attention));
+// Shows tokens and weights [layer][head][row][column] in an element, in place of
+// its content. A page has one such element.
+export function showHeads(container, attention) {
+  // A constant; tokens are added by textContent only.
+  container.innerHTML = LAYOUT;
+  return new Heads(container, viewsOf(attention));
 }
 
-// Where the decoder attends, a row is the token that it chooses there.
-function viewsOf({ read, written, cross, encoder, decoder }) {
+// In the attention of the decoder, a row is the token that it predicts.
+function viewsOf({ source_tokens, target_tokens, cross, encoder, decoder }) {
   return [
     { name: "Cross", weights: cross,
-      about: "What the decoder looks at in the source to choose a token.",
-      row_side: "next token", rows: written,
-      column_side: "source", columns: read },
+      about: "The source tokens that the decoder attends to when it predicts a token.",
+      row_side: "next token", rows: target_tokens,
+      column_side: "source", columns: source_tokens },
     { name: "Encoder", weights: encoder,
-      about: "What the encoder looks at when it reads a token of the source.",
-      row_side: "source", rows: read, column_side: "source", columns: read },
+      about: "The source tokens that the encoder attends to at each source token.",
+      row_side: "source", rows: source_tokens,
+      column_side: "source", columns: source_tokens },
     { name: "Decoder", weights: decoder,
-      about: "What the decoder looks at in the target to choose a token.",
-      row_side: "next token", rows: written,
-      column_side: "target so far", columns: ["\u27e8start\u27e9", ...written.slice(0, -1)] },
+      about: "The target tokens that the decoder attends to when it predicts a token.",
+      row_side: "next token", rows: target_tokens,
+      column_side: "target so far",
+      columns: ["\u27e8start\u27e9", ...target_tokens.slice(0, -1)] },
   ];
 }
 
 class Heads {
   #views; #find; #view = 0; #layer; #heads; #columnWidth; #gap;
-  #word = null; // {side, index} of the chosen token
-  #kept = false; // whether it stays when the pointer leaves
+  #token = null; // {side, index} of the selected token
+  #isPinned = false; // it stays selected when the pointer leaves
 
-  constructor(place, views) {
+  constructor(container, views) {
     this.#views = views;
-    this.#find = id => place.querySelector(`#${id}`);
+    this.#find = id => container.querySelector(`#${id}`);
     this.#layer = views[0].weights.length - 1;
     this.#heads = new Set(views[0].weights[0].keys());
     if (views.some(view => view.columns.join("").includes("\u2581")))
       this.#find("space").textContent = " \u2581 is a space.";
-    let drawn;
+    let drawnWidth;
     const figure = this.#find("figure");
     new ResizeObserver(() => {
-      // Without a width, it is not shown.
-      if (!figure.clientWidth || figure.clientWidth === drawn) return;
-      drawn = figure.clientWidth;
+      // The width is 0 while the figure is hidden.
+      if (!figure.clientWidth || figure.clientWidth === drawnWidth) return;
+      drawnWidth = figure.clientWidth;
       this.#draw();
     }).observe(figure);
   }
@@ -83,7 +85,7 @@ class Heads {
     this.#controls(view);
     this.#find("about").textContent = view.about;
     const figure = this.#find("figure");
-    const width = Math.min(figure.clientWidth, WIDEST);
+    const width = Math.min(figure.clientWidth, MAX_WIDTH);
     this.#columnWidth = Math.floor(width * 0.35);
     this.#gap = width - 2 * this.#columnWidth;
     const size = Math.max(view.rows.length, view.columns.length);
@@ -103,7 +105,7 @@ class Heads {
 
   #controls(view) {
     this.#buttons("views", this.#views.map(each => each.name),
-      i => i === this.#view, i => { this.#view = i; this.#release(); });
+      i => i === this.#view, i => { this.#view = i; this.#deselect(); });
     this.#buttons("layers", view.weights.map((_, i) => String(i + 1)),
       i => i === this.#layer, i => { this.#layer = i; });
     const count = this.#count, all = [...Array(count).keys()];
@@ -156,36 +158,36 @@ class Heads {
     });
   }
 
-  #listen(group, word) {
-    const look = () => { if (!this.#kept) this.#choose(word, false); };
-    const keep = () => this.#kept && this.#is(word)
-      ? (this.#release(), this.#lines()) : this.#choose(word, true);
-    group.addEventListener("mouseenter", look);
-    group.addEventListener("focus", look);
+  #listen(group, token) {
+    const preview = () => { if (!this.#isPinned) this.#select(token, false); };
+    const pin = () => this.#isPinned && this.#isSelected(token)
+      ? (this.#deselect(), this.#lines()) : this.#select(token, true);
+    group.addEventListener("mouseenter", preview);
+    group.addEventListener("focus", preview);
     group.addEventListener("mouseleave", () => {
-      if (!this.#kept) { this.#release(); this.#lines(); }
+      if (!this.#isPinned) { this.#deselect(); this.#lines(); }
     });
-    group.addEventListener("click", keep);
+    group.addEventListener("click", pin);
     group.addEventListener("keydown", event => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
-      keep();
+      pin();
     });
   }
 
-  #choose(word, kept) {
-    this.#word = word;
-    this.#kept = kept;
+  #select(token, isPinned) {
+    this.#token = token;
+    this.#isPinned = isPinned;
     this.#lines();
   }
 
-  #release() {
-    this.#word = null;
-    this.#kept = false;
+  #deselect() {
+    this.#token = null;
+    this.#isPinned = false;
   }
 
-  #is({ side, index }) {
-    return this.#word?.side === side && this.#word.index === index;
+  #isSelected({ side, index }) {
+    return this.#token?.side === side && this.#token.index === index;
   }
 
   #lines() {
@@ -195,63 +197,63 @@ class Heads {
     for (const word of this.#find("figure").querySelectorAll("g.word")) {
       word.querySelector(".bars").replaceChildren();
       const { side, index } = word.dataset;
-      const chosen = this.#is({ side, index: Number(index) });
-      word.classList.toggle("chosen", chosen);
-      word.setAttribute("aria-pressed", chosen && this.#kept);
+      const selected = this.#isSelected({ side, index: Number(index) });
+      word.classList.toggle("selected", selected);
+      word.setAttribute("aria-pressed", selected && this.#isPinned);
     }
     const heads = [...this.#heads].sort((a, b) => a - b);
     const near = this.#columnWidth + 6;
     const far = this.#columnWidth + this.#gap - 6;
-    for (const [place, head] of heads.entries()) {
-      // Side by side, so that heads that agree do not hide one another.
+    for (const [position, head] of heads.entries()) {
+      // Next to one another, so that no line hides another.
       const shift =
-        (place - (heads.length - 1) / 2) * (ROW - 10) / heads.length;
+        (position - (heads.length - 1) / 2) * (ROW - 10) / heads.length;
       const middle = index => TOP + ROW * (index + 0.5) + shift;
       layer[head].forEach((weights, row) => weights.forEach((weight, column) => {
-        const meant = !this.#word || this.#is({ side: "row", index: row })
-          || this.#is({ side: "column", index: column });
-        if (!meant || weight < LEAST_WEIGHT) return;
+        const isShown = !this.#token || this.#isSelected({ side: "row", index: row })
+          || this.#isSelected({ side: "column", index: column });
+        if (!isShown || weight < MIN_WEIGHT) return;
         svgNode("line", { x1: near, y1: middle(row), x2: far,
           y2: middle(column), stroke: this.#color(head),
-          "stroke-width": this.#word ? 2.5 : 1.5, "stroke-linecap": "round",
+          "stroke-width": this.#token ? 2.5 : 1.5, "stroke-linecap": "round",
           "stroke-opacity": weight, "data-head": head, "data-row": row,
           "data-column": column }, group);
       }));
     }
-    this.#find("most").textContent = "";
-    if (this.#word && heads.length) this.#shade(layer, heads);
+    this.#find("summary").textContent = "";
+    if (this.#token && heads.length) this.#shade(layer, heads);
   }
 
-  // On the other side, each head's share of the chosen word as a bar.
+  // Draws the weights of the selected token as bars on the other side.
   #shade(layer, heads) {
-    const { side, index } = this.#word;
+    const { side, index } = this.#token;
     const other = side === "row" ? "column" : "row";
-    const weight = (head, place) =>
-      side === "row" ? layer[head][index][place] : layer[head][place][index];
+    const weight = (head, i) =>
+      side === "row" ? layer[head][index][i] : layer[head][i][index];
     const height = (ROW - 6) / heads.length, width = this.#columnWidth;
     const words = this.#find("figure").querySelectorAll(
       `g.word[data-side="${other}"]`);
-    words.forEach((word, place) => heads.forEach((head, i) => {
-      const length = (width - 12) * weight(head, place);
+    words.forEach((word, i) => heads.forEach((head, k) => {
+      const length = (width - 12) * weight(head, i);
       svgNode("rect", { x: other === "row" ? width - length : width + this.#gap,
-        y: TOP + ROW * place + 3 + i * height, width: length, height,
+        y: TOP + ROW * i + 3 + k * height, width: length, height,
         fill: this.#color(head), "fill-opacity": 0.45 },
         word.querySelector(".bars"));
     }));
-    this.#tell(other, [...words.keys()].map(place => heads.reduce(
-      (sum, head) => sum + weight(head, place), 0) / heads.length));
+    this.#summarize(other, [...words.keys()].map(i => heads.reduce(
+      (sum, head) => sum + weight(head, i), 0) / heads.length));
   }
 
-  // In words, what the lines of the chosen token show.
-  #tell(other, means) {
+  // Describes the lines of the selected token as text.
+  #summarize(other, means) {
     const view = this.#views[this.#view];
     const tokens = { row: view.rows, column: view.columns };
-    const { side, index } = this.#word;
-    const most = [...means.keys()].sort((a, b) => means[b] - means[a]);
-    const told = most.slice(0, 3).map(place =>
-      `${tokens[other][place]} ${Math.round(100 * means[place])} %`);
-    const how = side === "row" ? "attends to" : "is attended to by";
-    this.#find("most").textContent = `${tokens[side][index]} ${how} `
-      + `${told.join(", ")} (mean of the heads shown).`;
+    const { side, index } = this.#token;
+    const order = [...means.keys()].sort((a, b) => means[b] - means[a]);
+    const weights = order.slice(0, 3).map(i =>
+      `${tokens[other][i]} ${Math.round(100 * means[i])} %`);
+    const verb = side === "row" ? "attends to" : "is attended to by";
+    this.#find("summary").textContent = `${tokens[side][index]} ${verb} `
+      + `${weights.join(", ")} (mean of the heads shown).`;
   }
 }

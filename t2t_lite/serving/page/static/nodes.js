@@ -1,6 +1,6 @@
 // Creates elements. Texts become text nodes, never HTML.
 
-// element("p", { class: "soft" }, "some text", otherNode)
+// element("p", { class: "muted" }, "some text", otherNode)
 export function element(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes))

@@ -1,22 +1,22 @@
 // The page: a text, its translations, and a file.
 
 import { Answer } from "./answer.js";
-import { takeFiles } from "./file.js";
+import { acceptFiles } from "./file.js";
 import { showHeads } from "./heads.js";
 import { element, setLanguage } from "./nodes.js";
 import { describeModel, hasSignature, MAX_TEXTS, translate } from "./server.js";
 
 const DEBOUNCE = 250; // milliseconds without a key before a request
-const MAX_RESULTS = 200; // results to keep of texts that are not shown
+const MAX_RESULTS = 200; // number of results to keep
 
 const find = id => document.getElementById(id);
 const results = new Map(); // by text
-let shown = new Map(); // answers by text and its number of repetitions
+let answers = new Map(); // displayed, by text and its number of repetitions
 let model;
 let request = new AbortController();
 let timer;
 
-function typed() {
+function onInput() {
   find("clear").hidden = !find("source").value;
   request.abort();
   clearTimeout(timer);
@@ -30,42 +30,42 @@ async function update() {
   const texts = find("source").value.split(/\r?\n/).map(line => line.trim())
     .filter(Boolean);
   const missing = [...new Set(texts)].filter(text => !results.has(text));
-  const nbest = hasSignature(model, "nbest") ? "nbest" : "serving_default";
+  const signature = hasSignature(model, "nbest") ? "nbest" : "serving_default";
   find("answers").setAttribute("aria-busy", "true");
-  find("problem").textContent = "";
+  find("error").textContent = "";
   try {
     for (let start = 0; start < missing.length; start += MAX_TEXTS) {
-      const some = missing.slice(start, start + MAX_TEXTS);
-      const found = await translate(model, nbest, some, signal);
-      some.forEach((text, i) => results.set(text, found[i]));
+      const chunk = missing.slice(start, start + MAX_TEXTS);
+      const translated = await translate(model, signature, chunk, signal);
+      chunk.forEach((text, i) => results.set(text, translated[i]));
     }
     signal.throwIfAborted();
     show(texts);
   } catch (error) {
     if (signal.aborted) return; // a later request has replaced this one
     show([]);
-    find("problem").textContent = error.message;
+    find("error").textContent = error.message;
   }
   find("answers").removeAttribute("aria-busy");
 }
 
 function show(texts) {
-  const before = shown;
-  shown = new Map();
+  const previous = answers;
+  answers = new Map();
   for (const text of texts) {
     let key = text;
-    while (shown.has(key)) key += "\n"; // the same line again
-    shown.set(key, before.get(key) ?? new Answer(model, text, results.get(text), {
-      say: text => { find("status").textContent = text; },
+    while (answers.has(key)) key += "\n"; // the same line again
+    answers.set(key, previous.get(key) ?? new Answer(model, text, results.get(text), {
+      announce: text => { find("status").textContent = text; },
       openHeads,
     }));
   }
-  for (const [key, answer] of before) if (!shown.has(key)) answer.remove();
-  const answers = [...shown.values()];
-  find("answers").replaceChildren(...answers.map(each => each.element));
-  find("status").textContent = answers.map(each => each.text).join(" ");
-  for (const answer of answers) answer.isAlone = answers.length === 1;
-  if (answers.length === 1) answers[0].showWords();
+  for (const [key, answer] of previous) if (!answers.has(key)) answer.remove();
+  const list = [...answers.values()];
+  find("answers").replaceChildren(...list.map(each => each.element));
+  find("status").textContent = list.map(each => each.text).join(" ");
+  for (const answer of list) answer.isOnly = list.length === 1;
+  if (list.length === 1) list[0].showWords();
   for (const text of results.keys())
     if (results.size > MAX_RESULTS && !texts.includes(text))
       results.delete(text);
@@ -73,12 +73,12 @@ function show(texts) {
 
 async function openHeads(texts, attention) {
   find("heads-texts").textContent = texts.join("  \u2192  ");
-  find("heads-place").textContent = "Waiting for the server.";
+  find("heads-view").textContent = "Waiting for the server.";
   find("heads-dialog").showModal();
   try {
-    showHeads(find("heads-place"), await attention);
+    showHeads(find("heads-view"), await attention);
   } catch (error) {
-    find("heads-place").textContent = error.message;
+    find("heads-view").textContent = error.message;
   }
 }
 
@@ -104,7 +104,7 @@ function showModel() {
     ["Version", model.version],
     ["Parameters", about.parameters?.toLocaleString("en")],
     ["Precision", about.precision],
-    ["Longest text", about.max_length && `${about.max_length} tokens`],
+    ["Maximum length", about.max_length && `${about.max_length} tokens`],
     ["Trained", about.step && `${about.step.toLocaleString("en")} steps`],
     ...(about.scores ?? []).map(score => ["Score", describeScore(score)]),
   ].filter(([, value]) => value);
@@ -121,25 +121,25 @@ function describeScore(score) {
 }
 
 async function start() {
-  find("trouble").hidden = true;
+  find("connection-error").hidden = true;
   try {
     model = await describeModel();
     showModel();
-    takeFiles(model);
-    if (find("source").value) typed(); // entered before
+    acceptFiles(model);
+    if (find("source").value) onInput(); // entered before
   } catch (error) {
-    find("trouble").querySelector("p").textContent = error.message;
-    find("trouble").hidden = false;
+    find("connection-error").querySelector("p").textContent = error.message;
+    find("connection-error").hidden = false;
   }
 }
 
-find("source").addEventListener("input", typed);
+find("source").addEventListener("input", onInput);
 find("clear").addEventListener("click", () => {
   find("source").value = "";
-  typed();
+  onInput();
   find("source").focus();
 });
 find("heads-close").addEventListener("click", () =>
   find("heads-dialog").close());
-find("trouble").querySelector("button").addEventListener("click", start);
+find("connection-error").querySelector("button").addEventListener("click", start);
 start();

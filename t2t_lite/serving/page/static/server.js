@@ -2,13 +2,13 @@
 
 export const MAX_TEXTS = 16; // in one request
 const NO_HYPOTHESIS = -1e7; // a hypothesis with a lower score does not exist
-const TRIES = 6, FIRST_WAIT = 500; // milliseconds
+const MAX_ATTEMPTS = 6, FIRST_DELAY = 500; // milliseconds
 
-// The server rejects a request: another try does not help.
-export class Refused extends Error {}
+// The server rejected a request; a retry does not help.
+export class RequestRejected extends Error {}
 
 // {name, version, about}; `about` is t2t-lite.json of the export, or null.
-export const describeModel = () => ask("model");
+export const describeModel = () => fetchJson("model");
 
 export function hasSignature({ about }, name) {
   return Boolean(about?.signatures?.includes(name));
@@ -17,7 +17,7 @@ export function hasSignature({ about }, name) {
 // The outputs of a signature for columns of inputs, as columns.
 export async function predict(model, signature, inputs, signal) {
   const path = `v1/models/${encodeURIComponent(model.name)}:predict`;
-  const { outputs } = await ask(path, {
+  const { outputs } = await fetchJson(path, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ signature_name: signature, inputs }),
@@ -31,9 +31,9 @@ export async function predict(model, signature, inputs, signal) {
 export async function translate(model, signature, texts, signal) {
   const { outputs, scores, targets = outputs, cut } =
     await predict(model, signature, { inputs: texts }, signal);
-  return outputs.map((found, i) => ({
+  return outputs.map((texts, i) => ({
     cut: Boolean(cut?.[i]),
-    hypotheses: [found].flat().map((text, k) => ({
+    hypotheses: [texts].flat().map((text, k) => ({
       text,
       score: [scores?.[i]].flat()[k],
       target: [targets[i]].flat()[k],
@@ -41,20 +41,20 @@ export async function translate(model, signature, texts, signal) {
   }));
 }
 
-// The JSON of a response. A request to a busy server is repeated.
-async function ask(path, options = {}) {
+// Returns the JSON of a response; retries while the server is busy.
+async function fetchJson(path, options = {}) {
   let response;
-  for (let tries = 1; ; tries++) {
+  for (let attempt = 1; ; attempt++) {
     response = await fetch(path, options).catch(error => {
       if (error.name === "AbortError") throw error;
-      throw new Error("The server does not answer.");
+      throw new Error("The server does not respond.");
     });
-    if (response.status !== 503 || tries === TRIES) break;
-    const wait = FIRST_WAIT * 2 ** (tries - 1);
-    await new Promise(resolve => setTimeout(resolve, wait));
+    if (response.status !== 503 || attempt === MAX_ATTEMPTS) break;
+    const delay = FIRST_DELAY * 2 ** (attempt - 1);
+    await new Promise(resolve => setTimeout(resolve, delay));
   }
-  const found = await response.json().catch(() => ({}));
-  if (response.ok) return found;
-  const reason = found.error ?? `The server answers ${response.status}.`;
-  throw new (response.status < 500 ? Refused : Error)(reason);
+  const body = await response.json().catch(() => ({}));
+  if (response.ok) return body;
+  const reason = body.error ?? `The server returned status ${response.status}.`;
+  throw new (response.status < 500 ? RequestRejected : Error)(reason);
 }
