@@ -8,6 +8,7 @@ several GPUs have the update size of eight GPUs on any number of devices.
 """
 
 from t2t_lite.hparam import HParams
+from t2t_lite.hparams.transformer import transformer_base
 from t2t_lite.registry import register_hparams
 
 
@@ -20,27 +21,19 @@ def transformer_base_v3() -> HParams:
     regularization, and beta2 = 0.997 averages squared gradients over more
     updates. Position signals are all sines, then all cosines.
     """
-    return HParams(
-        hidden_size=512,
-        filter_size=2048,
-        num_heads=8,
-        num_hidden_layers=6,
+    return transformer_base().replace(
         norm_placement="pre",
         position_encoding="concatenated",
         target_space_embedding=True,
         shift_across_segments=True,  # in packed rows
-        residual_dropout=0.1,
         attention_dropout=0.1,
         relu_dropout=0.1,
-        label_smoothing=0.1,
         batch_tokens=8 * 4096,  # eight GPUs
-        gradient_accumulation_steps=8,
         learning_rate=2.0,
         warmup_steps=8000,
         schedule_offset=1,  # the learning rate of the first update is 0
         adam_beta2=0.997,
         train_steps=250000,  # default of tensor2tensor's trainer
-        average_checkpoints=5,
         extra_decode_length=100,  # default of tensor2tensor's decoder
         max_source_length=2048,  # no limit in tensor2tensor
     )

@@ -9,29 +9,21 @@ import json
 import re
 from typing import Annotated, Any, Literal, NoReturn
 
+from t2t_lite import validators
 from t2t_lite.errors import UsageError
-from t2t_lite.validators import (
-    check,
-    integer,
-    parse_key_values,
-    real,
-    require_known,
-    setting,
-    validate,
-)
 
-Count = Annotated[int, integer(1)]
-CountOrZero = Annotated[int, integer(0)]
-Fraction = Annotated[float, real(at_least=0, below=1)]
+Count = Annotated[int, validators.integer(1)]
+CountOrZero = Annotated[int, validators.integer(0)]
+Fraction = Annotated[float, validators.real(at_least=0, below=1)]
 # The range of normal float32 numbers.
-Positive = Annotated[float, real(at_least=1e-37, at_most=1e38)]
-PositiveOrZero = Annotated[float, real(at_least=0)]
+Positive = Annotated[float, validators.real(at_least=1e-37, at_most=1e38)]
+PositiveOrZero = Annotated[float, validators.real(at_least=0)]
 
-_model = functools.partial(setting, group="Model")
-_regularization = functools.partial(setting, group="Regularization")
-_update = functools.partial(setting, group="Update")
-_run = functools.partial(setting, group="Run")
-_decoding = functools.partial(setting, group="Decoding")
+_model = functools.partial(validators.setting, group="Model")
+_regularization = functools.partial(validators.setting, group="Regularization")
+_update = functools.partial(validators.setting, group="Update")
+_run = functools.partial(validators.setting, group="Run")
+_decoding = functools.partial(validators.setting, group="Decoding")
 
 # Schedules whose rate decays to 0 at the end of training.
 FALLING_SCHEDULES = ("linear", "cosine")
@@ -49,83 +41,57 @@ class ModelHParams:
       UsageError: a value has the wrong type or breaks a rule.
     """
 
-    hidden_size: Count = _model(512, "d_model, the size of all layers' outputs")
-    filter_size: Count = _model(2048, "d_ff, the size of feed-forward layers")
-    num_heads: Count = _model(8, "h, the attention heads of a layer")
+    hidden_size: Count = _model(512, "d_model")
+    filter_size: Count = _model(2048, "d_ff")
+    num_heads: Count = _model(8, "h, the number of attention heads")
     key_depth: Count | None = _model(None, "d_k per head; none: d_model / h")
     value_depth: Count | None = _model(None, "d_v per head; none: d_model / h")
-    num_hidden_layers: Count = _model(6, "N, of the encoder and the decoder")
-    num_encoder_layers: Count | None = _model(
-        None, "layers of the encoder; none: num_hidden_layers"
-    )
-    num_decoder_layers: Count | None = _model(
-        None, "layers of the decoder; none: num_hidden_layers"
-    )
+    num_hidden_layers: Count = _model(6, "N, of encoder and decoder")
+    num_encoder_layers: Count | None = _model(None, "none: num_hidden_layers")
+    num_decoder_layers: Count | None = _model(None, "none: num_hidden_layers")
     shared_embedding: bool = _model(
-        True,
-        "one matrix for source, target and softmax; requires one vocabulary",
+        True, "one matrix for source, target and softmax; needs one vocabulary"
     )
-    vocab_divisor: Count = _model(
-        1,
-        "divisor to a multiple of which V, the vocabulary size, is rounded up",
-    )
+    vocab_divisor: Count = _model(1, "V is rounded up to a multiple of this")
     embedding_scale: Literal["sqrt_depth", "none"] = _model(
-        "sqrt_depth",
-        "factor of the embeddings: sqrt_depth, the square root of d_model "
-        "(section 3.4), or none",
+        "sqrt_depth", "factor of embeddings: sqrt(d_model) (section 3.4), none"
     )
     target_space_embedding: bool = _model(
-        False, "add a learned vector to all source embeddings, as tensor2tensor"
+        False, "add a learned vector to source embeddings, as tensor2tensor"
     )
     norm_placement: Literal["post", "pre"] = _model(
-        "post", "layer normalization after each sublayer (the paper), or before"
+        "post", "layer normalization after (the paper) or before each sublayer"
     )
-    norm_epsilon: Positive = _model(
-        1e-6, "constant added to the variance in layer normalization"
-    )
+    norm_epsilon: Positive = _model(1e-6, "added to the variance")
     position_encoding: Literal[
         "interleaved", "concatenated", "learned", "none"
     ] = _model(
         "interleaved",
-        "interleaved sines and cosines (section 3.5), concatenated sines and "
-        "cosines (tensor2tensor), learned (table 3, row E), or none",
+        "interleaved (section 3.5) or concatenated (tensor2tensor) sines and "
+        "cosines, learned positions (table 3, row E), or none",
     )
     max_relative_position: Count | None = _model(
-        None,
-        "largest distance k of relative self-attention (arXiv:1803.02155); "
-        "none: no relative positions",
+        None, "k of relative self-attention (arXiv:1803.02155)"
     )
     attention_window: Count | None = _model(
-        None, "radius r of restricted self-attention; none: all positions"
+        None, "radius r of self-attention; none: all positions"
     )
     max_length: Count = _model(
-        256,
-        "maximum tokens per side, EOS included; training drops longer pairs, "
-        "and decoding truncates longer sources",
+        256, "maximum tokens per side, EOS included; longer pairs are dropped"
     )
     shift_across_segments: bool = _model(
-        False,
-        "in packed rows, start a sentence with the last id of the previous "
-        "sentence, as tensor2tensor",
+        False, "start sentences in packed rows with the last id before them"
     )
     residual_dropout: Fraction = _regularization(
-        0.1,
-        "P_drop, on the output of each sublayer and on the sum of embedding "
-        "and position",
+        0.1, "P_drop, after sublayers and on embedding + position"
     )
-    attention_dropout: Fraction = _regularization(
-        0.0, "dropout of the attention weights"
-    )
-    relu_dropout: Fraction = _regularization(
-        0.0, "dropout inside feed-forward layers"
-    )
+    attention_dropout: Fraction = _regularization(0.0, "of attention weights")
+    relu_dropout: Fraction = _regularization(0.0, "in feed-forward layers")
 
     def __post_init__(self) -> None:
-        validate(self)
-        if self.hidden_size % self.num_heads and None in (
-            self.key_depth,
-            self.value_depth,
-        ):
+        validators.validate(self)
+        depths = self.key_depth, self.value_depth
+        if self.hidden_size % self.num_heads and None in depths:
             self._refuse(
                 "num_heads must divide hidden_size, unless key_depth and "
                 "value_depth are given"
@@ -158,7 +124,9 @@ class ModelHParams:
     def vocab_sizes(self, source: int, target: int) -> tuple[int, int]:
         """Return V of source and target, given sizes of vocabularies."""
         for size in (source, target):
-            check("The size of a vocabulary", size, integer(1))
+            validators.check(
+                "The size of a vocabulary", size, validators.integer(1)
+            )
         divisor = self.vocab_divisor
         return -(-source // divisor) * divisor, -(-target // divisor) * divisor
 
@@ -173,22 +141,15 @@ class HParams(ModelHParams):
     """The hyperparameters of a model, its training and its decoding."""
 
     label_smoothing: Fraction = _regularization(
-        0.1, "probability spread over the V - 1 other tokens (section 5.4)"
+        0.1, "epsilon_ls, spread over the V - 1 other tokens (section 5.4)"
     )
     batch_tokens: Count = _update(
-        25000,
-        "positions of an update on each side, padding included, on all devices",
+        25000, "positions of an update per side, with padding, on all devices"
     )
-    gradient_accumulation_steps: Count = _update(
-        8, "passes that an update is split into; more passes use less memory"
-    )
-    packing: bool = _update(
-        False, "several pairs in each row of max_length positions; else buckets"
-    )
+    gradient_accumulation_steps: Count = _update(8, "passes per update")
+    packing: bool = _update(False, "several pairs per row; else buckets")
     clip_norm: Positive | None = _update(
-        None,
-        "maximum norm of all gradients together, per target token; none: no "
-        "clipping",
+        None, "maximum norm of all gradients together, per target token"
     )
     schedule: Literal[
         "paper",
@@ -199,85 +160,63 @@ class HParams(ModelHParams):
         "constant",
     ] = _update("paper", "learning rate schedule")
     learning_rate: Positive = _update(
-        1.0,
-        "with schedule=paper a factor on equation 3; with other schedules the "
-        "peak rate",
+        1.0, "schedule=paper: factor on equation 3; others: peak rate"
     )
     warmup_steps: Count = _update(4000, "updates until the peak rate")
-    schedule_offset: CountOrZero = _update(
-        0, "updates by which the schedule is delayed; 1 in tensor2tensor"
-    )
+    schedule_offset: CountOrZero = _update(0, "delay of the rate in updates")
     optimizer: Literal["adam", "adamw", "adafactor"] = _update(
-        "adam", "optimizer"
+        "adam", "algorithm"
     )
     weight_decay: PositiveOrZero = _update(
-        0.0, "decay of matrices per update, times the rate; with adamw"
+        0.0, "of matrices per update, times the rate; with adamw"
     )
-    adam_beta1: Fraction = _update(
-        0.9, "decay of the mean of gradients; with adam and adamw"
-    )
-    adam_beta2: Fraction = _update(
-        0.98, "decay of the mean of squared gradients"
-    )
-    adam_epsilon: Positive = _update(
-        1e-9, "constant added to the root of that mean"
-    )
+    adam_beta1: Fraction = _update(0.9, "decay of the mean gradient")
+    adam_beta2: Fraction = _update(0.98, "decay of the mean squared gradient")
+    adam_epsilon: Positive = _update(1e-9, "added to the root of that mean")
     precision: Literal["float32", "bfloat16"] = _update(
-        "float32", "type of the activations; weights are always float32"
+        "float32", "type of activations; weights are always float32"
     )
     train_steps: Count = _run(100000, "optimizer updates")
-    cooldown: Fraction = _run(
-        0.0, "last fraction of the updates, in which the rate falls to 0"
-    )
-    average_checkpoints: Count = _run(
-        5, "last checkpoints that are averaged after training"
-    )
-    ema_decay: Fraction = _run(
-        0.0, "decay of the moving average of the weights; 0: no average"
-    )
+    cooldown: Fraction = _run(0.0, "last fraction of updates, rate falls to 0")
+    average_checkpoints: Count = _run(5, "last checkpoints in the average")
+    ema_decay: Fraction = _run(0.0, "of the moving average; 0: no average")
     beam_size: Count = _decoding(4, "beams per sentence; 1: greedy search")
     length_penalty_alpha: PositiveOrZero = _decoding(
-        0.6,
-        "length penalty: score = log-probability / ((5 + length) / 6) ** alpha",
+        0.6, "score = log-probability / ((5 + length) / 6) ** alpha"
     )
     extra_decode_length: CountOrZero = _decoding(
         50, "maximum target length minus source length, in tokens"
     )
     max_source_length: Count | None = _decoding(
-        None,
-        "tokens to which sources are truncated, EOS included; none: max_length",
+        None, "longer sources are truncated, EOS included; none: max_length"
     )
-    constrained_search: bool = _decoding(
-        False, "search only for valid outputs, such as trees"
-    )
+    constrained_search: bool = _decoding(False, "valid outputs only, as trees")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        falls = self.schedule in FALLING_SCHEDULES
         if self.gradient_accumulation_steps > self.batch_tokens:
             self._refuse(
                 "gradient_accumulation_steps must not exceed batch_tokens"
             )
         if self.weight_decay and self.optimizer != "adamw":
             self._refuse("weight_decay requires optimizer=adamw")
-        if self.cooldown and falls:
-            self._refuse(
-                "cooldown requires a schedule that does not decay to 0"
-            )
-        if self.warmup_steps >= self.train_steps and falls:
-            self._refuse(
-                "warmup_steps must be below train_steps with a schedule that "
-                "decays to 0"
-            )
         if self.learning_rate >= 1 and self.schedule != "paper":
             self._refuse(
                 "learning_rate is the peak rate with any schedule but paper, "
                 "and must be below 1"
             )
+        if self.schedule in FALLING_SCHEDULES and self.cooldown:
+            self._refuse("cooldown requires a schedule without decay to 0")
+        steps = self.warmup_steps, self.train_steps
+        if self.schedule in FALLING_SCHEDULES and steps[0] >= steps[1]:
+            self._refuse(
+                "warmup_steps must be below train_steps with a schedule that "
+                "decays to 0"
+            )
 
     def replace(self, **changes: Any) -> "HParams":
         """Return a copy with other values; an unknown key is a UsageError."""
-        require_known(changes, type(self), "The set of hparams")
+        validators.require_known(changes, type(self), "The set of hparams")
         return dataclasses.replace(self, **changes)
 
     def override(self, text: str) -> "HParams":
@@ -287,7 +226,7 @@ class HParams(ModelHParams):
           UsageError: the text does not have this form, a key is unknown or
             repeated, or a value is not valid.
         """
-        return self.replace(**parse_key_values(text, "hparams"))
+        return self.replace(**validators.parse_key_values(text, "hparams"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all hparams with their values, in declaration order."""

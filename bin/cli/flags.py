@@ -41,11 +41,7 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def _merge_repeated(self, words: Iterable[str]) -> list[str]:
-        """Return the words, with the values of a repeated list flag joined.
-
-        Raises:
-          UsageError: a flag without a list is repeated.
-        """
+        """Return the words, with the values of a repeated list flag joined."""
         separators = dict(
             re.findall(r"(--\w+) \S+([,:])\.\.\.", self.format_usage())
         )
@@ -252,11 +248,7 @@ def given_settings(args: argparse.Namespace, settings: type) -> dict[str, Any]:
 
 
 def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the problem, from single flags or from one flag.
-
-    Raises:
-      UsageError: flags of --problem=text conflict with --problem_options.
-    """
+    """Return the options of the problem, from single flags or from one flag."""
     from t2t_lite.problem.text_files import TextOptions
 
     given = given_settings(args, TextOptions)

@@ -19,21 +19,7 @@ import numpy as np
 from t2t_lite import files
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.data.manifest import ShardRecord, SplitRecord
-from t2t_lite.datagen import shuffle
-from t2t_lite.datagen.encode import (
-    INDEX,
-    Counts,
-    SplitEncoder,
-    module_folder,
-    split_into_chunks,
-)
-from t2t_lite.datagen.generate import (
-    DataGenerator,
-    UnfinishedJob,
-    make_split_record,
-    shard_paths,
-    write_shard,
-)
+from t2t_lite.datagen import encode, generate, shuffle
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 
 try:
@@ -50,7 +36,7 @@ except ModuleNotFoundError as error:
 
 
 @dataclasses.dataclass
-class BeamGeneration(DataGenerator):
+class BeamGeneration(generate.DataGenerator):
     """A data generator that writes the splits with Apache Beam."""
 
     # Beam's name of a runner ("Runner" and capitals are optional), or the full
@@ -63,7 +49,7 @@ class BeamGeneration(DataGenerator):
         self._pipeline()  # raises errors of options before any work
 
     def write_split(
-        self, encoder: SplitEncoder, job: UnfinishedJob
+        self, encoder: encode.SplitEncoder, job: generate.UnfinishedJob
     ) -> SplitRecord:
         """Write the shards of a split into the folder of the job.
 
@@ -88,7 +74,9 @@ class BeamGeneration(DataGenerator):
             raise RuntimeError(f"{self.runner} ended with the state {state}")
         if not report.exists():
             raise _not_shared_error(job.folder)
-        return make_split_record(encoder, *pickle.loads(report.read_bytes()))
+        return generate.make_split_record(
+            encoder, *pickle.loads(report.read_bytes())
+        )
 
     def _pipeline(self) -> Any:
         options = PipelineOptions(
@@ -137,8 +125,8 @@ def _not_shared_error(folder: pathlib.Path) -> T2TLiteError:
 
 def _add_steps(
     pipeline: Any,
-    encoder: SplitEncoder,
-    job: UnfinishedJob,
+    encoder: encode.SplitEncoder,
+    job: generate.UnfinishedJob,
     report: pathlib.Path,
 ) -> None:
     """Add the steps of a split; `report` receives the results of workers."""
@@ -179,9 +167,11 @@ def _add_steps(
 class _Worker(beam.DoFn):
     """Base class of steps with the encoder, the corpus and the job's folder."""
 
-    def __init__(self, encoder: SplitEncoder, raw: RawFiles, folder: Any):
+    def __init__(
+        self, encoder: encode.SplitEncoder, raw: RawFiles, folder: Any
+    ):
         # Pickled here because only `setup` makes the user's modules importable.
-        self._modules = module_folder(encoder.problem)
+        self._modules = encode.module_folder(encoder.problem)
         self._pickled = pickle.dumps((encoder, raw, folder))
 
     def setup(self) -> None:
@@ -198,7 +188,7 @@ class _Read(_Worker):
     def process(self, element: Any) -> Iterator[Any]:
         encoder = self._encoder
         pairs = encoder.problem.samples(encoder.split, self._raw)
-        return split_into_chunks(pairs, encoder.label)
+        return encode.split_into_chunks(pairs, encoder.label)
 
 
 class _Encode(_Worker):
@@ -231,23 +221,23 @@ class _Write(_Worker):
     def process(self, element: Any, pairs: int) -> Iterator[Any]:
         shard, batches = element
         count = shuffle.count_shards(pairs)
-        path = shard_paths(self._encoder, self._folder, count)[shard]
+        path = generate.shard_paths(self._encoder, self._folder, count)[shard]
         indices, batches = zip(*batches, strict=True)
         records = [record for batch in batches for record in batch]
-        index = np.concatenate([np.zeros(0, INDEX), *indices])
-        yield write_shard(path, self._encoder, index, records)
+        index = np.concatenate([np.zeros(0, encode.INDEX), *indices])
+        yield generate.write_shard(path, self._encoder, index, records)
 
 
 def _write_report(
     report: pathlib.Path,
-    chunks: Iterable[Counts],
-    shards: Iterable[tuple[Counts, ShardRecord]],
+    chunks: Iterable[encode.Counts],
+    shards: Iterable[tuple[encode.Counts, ShardRecord]],
 ) -> None:
     """Write the results of all workers for the waiting process."""
     if not report.parent.is_dir():
         raise _not_shared_error(report.parent)
     shards = sorted(shards, key=lambda shard: shard[1].file)
-    total = Counts()
+    total = encode.Counts()
     for counts in (*chunks, *(counts for counts, _ in shards)):
         total.merge(counts)
     with files.write_file(report) as file:

@@ -235,9 +235,6 @@ def encode_chunks(
     Each of the processes, one per core if None, loads the encoders once; fewer
     chunks than MIN_CHUNKS_FOR_POOL are encoded in this process. Only a few
     chunks are in memory. `report_done` gets the number of pairs of each chunk.
-
-    Raises:
-      BrokenProcessPool: a process died.
     """
     processes = processes or num_cpus()
     chunks = iter(chunks)

@@ -345,9 +345,6 @@ def write_shard(
     """Write the records of a shard in order, without duplicates if filtered.
 
     An existing file is kept, because an interrupted job has completed it.
-
-    Raises:
-      OSError: the file cannot be written.
     """
     import tensorflow as tf
 

@@ -75,11 +75,7 @@ def read_counts(path: pathlib.Path) -> Counts:
 def read_shards(
     paths: Sequence[pathlib.Path], shards: int, is_shuffled: bool
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """Yield INDEX [records] and the records of each shard, unsorted.
-
-    Raises:
-      T2TLiteError: a chunk is damaged.
-    """
+    """Yield INDEX [records] and the records of each shard, unsorted."""
     starts = [_find_shards(path, shards, is_shuffled) for path in paths]
     for shard in range(shards):
         indices = [np.zeros(0, INDEX)]

@@ -342,9 +342,6 @@ def choose_devices(count: int | None = None) -> list[str | None]:
 
     Without GPUs, replicas are threads that share the CPUs and one set of
     weights. If `count` is None, there is one, or one per GPU.
-
-    Raises:
-      UsageError: the machine has GPUs, but fewer than `count`.
     """
     gpus = [gpu.name for gpu in tf.config.list_logical_devices("GPU")]
     if not gpus:

@@ -10,19 +10,9 @@ from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams, ModelHParams
+from t2t_lite.model import layers
 from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.cache import DecoderCache, StepWeights, Tensors
-from t2t_lite.model.layers import (
-    Dropout,
-    DropoutMasks,
-    FeedForward,
-    LayerNormalization,
-    LearnedPositions,
-    SinusoidalPositions,
-    TargetSpaceEmbedding,
-    TokenEmbedding,
-    no_dropout,
-)
 from t2t_lite.model.losses import fused_cross_entropy_sum, fused_log_probs
 from t2t_lite.model.masks import (
     Segments,
@@ -64,7 +54,7 @@ class _TransformerLayer(keras.layers.Layer):
     def _enter(self, x, norm):
         return norm(x) if self.hparams.norm_placement == "pre" else x
 
-    def _leave(self, x, output, norm, dropout=no_dropout):
+    def _leave(self, x, output, norm, dropout=layers.no_dropout):
         x = add(x, dropout(output, self.hparams.residual_dropout))
         return x if self.hparams.norm_placement == "pre" else norm(x)
 
@@ -80,7 +70,7 @@ class _TransformerLayer(keras.layers.Layer):
         )
 
     def _norm(self, name):
-        return LayerNormalization(
+        return layers.LayerNormalization(
             self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy.name
         )
 
@@ -95,7 +85,7 @@ class _TransformerLayer(keras.layers.Layer):
         if self.is_decoder:
             self.cross_attention = self._attention("cross_attention")
             self.cross_attention_norm = self._norm("cross_attention_norm")
-        self.feed_forward = FeedForward(
+        self.feed_forward = layers.FeedForward(
             self.hparams.filter_size,
             self.hparams.relu_dropout,
             name="feed_forward",
@@ -110,7 +100,7 @@ class _TransformerLayer(keras.layers.Layer):
         """Return the input of the self-attention in a call with `x`."""
         return self._enter(x, self.self_attention_norm)
 
-    def _attend_self(self, x, self_mask, dropout=no_dropout):
+    def _attend_self(self, x, self_mask, dropout=layers.no_dropout):
         output = self.self_attention(
             self.self_attention_input(x), **self_mask, dropout=dropout
         )
@@ -127,7 +117,10 @@ class EncoderLayer(_TransformerLayer):
     """Self-attention and feed-forward network (section 3.1)."""
 
     def call(
-        self, x: Tensor, self_mask: SelfMask, dropout: Dropout = no_dropout
+        self,
+        x: Tensor,
+        self_mask: SelfMask,
+        dropout: layers.Dropout = layers.no_dropout,
     ) -> Tensor:
         """Float [B, S, D] -> float [B, S, D].
 
@@ -149,7 +142,7 @@ class DecoderLayer(_TransformerLayer):
         memory: Tensor,
         self_mask: SelfMask,
         memory_bias: Tensor,
-        dropout: Dropout = no_dropout,
+        dropout: layers.Dropout = layers.no_dropout,
     ) -> Tensor:
         """Float [B, T, D] -> float [B, T, D].
 
@@ -265,7 +258,7 @@ class Transformer(keras.Model):
             )
         self.target_space_embedding: Any = lambda x: x
         if self.hparams.target_space_embedding:
-            self.target_space_embedding = TargetSpaceEmbedding(
+            self.target_space_embedding = layers.TargetSpaceEmbedding(
                 name="target_space_embedding", dtype=self.dtype_policy.name
             )
         self.encoder_positions = self._positions("encoder_positions")
@@ -287,7 +280,7 @@ class Transformer(keras.Model):
         self.decoder_norm = self._final_norm("decoder_norm")
 
     def _embedding(self, side, name):
-        return TokenEmbedding(
+        return layers.TokenEmbedding(
             self.vocab_sizes[side],
             self.hparams.hidden_size,
             scaled=self.hparams.embedding_scale == "sqrt_depth",
@@ -301,14 +294,14 @@ class Transformer(keras.Model):
             return lambda x, start=0, positions=None: x
         options = {"name": name, "dtype": self.dtype_policy.name}
         if layout == "learned":
-            return LearnedPositions(self.hparams.max_length, **options)
-        return SinusoidalPositions(layout, **options)
+            return layers.LearnedPositions(self.hparams.max_length, **options)
+        return layers.SinusoidalPositions(layout, **options)
 
     def _final_norm(self, name):
         """Return the norm after a pre-norm stack; identity for post-norm."""
         if self.hparams.norm_placement == "post":
             return lambda x: x
-        return LayerNormalization(
+        return layers.LayerNormalization(
             self.hparams.norm_epsilon, name=name, dtype=self.dtype_policy.name
         )
 
@@ -399,7 +392,9 @@ class Transformer(keras.Model):
         )
 
     def _decoder_output(self, features, seed):
-        dropout = no_dropout if seed is None else DropoutMasks(seed)
+        dropout = (
+            layers.no_dropout if seed is None else layers.DropoutMasks(seed)
+        )
         source = Segments.of(features, "inputs")
         target = Segments.of(features, "targets")
         memory, mask = self.encode(features["inputs"], dropout, source)
@@ -410,7 +405,7 @@ class Transformer(keras.Model):
     def encode(
         self,
         inputs: Tensor,
-        dropout: Dropout = no_dropout,
+        dropout: layers.Dropout = layers.no_dropout,
         segments: Segments | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the encoder's output and the padding mask.
@@ -436,7 +431,7 @@ class Transformer(keras.Model):
         targets: Tensor,
         memory: Tensor,
         memory_mask: Tensor,
-        dropout: Dropout = no_dropout,
+        dropout: layers.Dropout = layers.no_dropout,
         segments: Segments | None = None,
         memory_segments: Segments | None = None,
     ) -> Tensor:
@@ -461,7 +456,7 @@ class Transformer(keras.Model):
         return self.decoder_norm(x)
 
     def _apply(self, layer, *inputs, dropout, **options):
-        if self.gradient_checkpointing and dropout is not no_dropout:
+        if self.gradient_checkpointing and dropout is not layers.no_dropout:
             return _remat(layer, *inputs, dropout=dropout, **options)
         return layer(*inputs, dropout=dropout, **options)
 

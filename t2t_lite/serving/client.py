@@ -48,9 +48,6 @@ def connect(url: str, name: str, version: int | None = None) -> Predict:
 
     The URL is http://HOST:PORT, https://..., grpc://... or grpcs://...; without
     a version, the newest one answers.
-
-    Raises:
-      UsageError: the URL is malformed.
     """
     try:
         split = urllib.parse.urlsplit(url)

@@ -129,9 +129,6 @@ def _new_version(
     """Yield the folder of a new version and the temporary folder to write.
 
     `mark` is the file that identifies the format.
-
-    Raises:
-      T2TLiteError: the version cannot be written.
     """
     try:
         target = versions.next_version(export_dir, mark)

@@ -415,11 +415,7 @@ def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_marks(directory: _Path) -> list[dict[str, Any]]:
-    """Return the marks of the best existing checkpoints, the best first.
-
-    Raises:
-      DamagedError: the file is damaged.
-    """
+    """Return the marks of the best existing checkpoints, the best first."""
     path = pathlib.Path(directory) / _BEST
     steps = [checkpoint.step for checkpoint in list_checkpoints(directory)]
     try:

@@ -232,11 +232,7 @@ def problem_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_fitting_vocabularies(problem: Problem, hparams: HParams) -> None:
-    """Check that hparams with a shared embedding get one vocabulary.
-
-    Raises:
-      UsageError: the problem has two vocabularies.
-    """
+    """Check that hparams with a shared embedding get one vocabulary."""
     names = sorted(set(problem.vocabulary_files().values()))
     if hparams.shared_embedding and len(names) > 1:
         raise UsageError(

@@ -81,9 +81,6 @@ def choose_strategy(
 
     Call it before TensorFlow runs an operation, because it sets the threads
     that `splits_cores` requires. `replicas` counts logical CPU devices.
-
-    Raises:
-      T2TLiteError: TensorFlow already runs with fewer logical devices.
     """
     if hparams and splits_cores(replicas or 1, hparams):
         with contextlib.suppress(RuntimeError):  # the threads already exist

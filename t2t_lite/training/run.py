@@ -97,26 +97,18 @@ class RunData:
 
     def check(self) -> pipeline.PaddingReport:
         """Verify the checksum of every shard and return padding statistics."""
-        check_shards(self.folder, self._problem, self.manifest)
+        check_shards(*self._shards)
         return pipeline.padding_report(
-            self.folder,
-            self._problem,
-            self.manifest,
-            **self._sizes,
-            **self._order,
+            *self._shards, **self._sizes, **self._order
         )
 
     def training_batches(
         self, position: Sequence[int] = (0, 0, 0)
     ) -> Iterator[dict[str, Any]]:
         """Yield micro-batches forever, from a `pipeline.Position`."""
+        start = pipeline.Position(*position)
         dataset = pipeline.training_batches(
-            self.folder,
-            self._problem,
-            self.manifest,
-            start=pipeline.Position(*position),
-            **self._sizes,
-            **self._order,
+            *self._shards, start=start, **self._sizes, **self._order
         )
         return self._with_shard_errors(dataset)
 
@@ -126,7 +118,7 @@ class RunData:
             # Cached, because TensorFlow never frees the Python functions of a
             # dataset, and a long training run evaluates many times.
             self._eval_batches[split] = pipeline.eval_batches(
-                self.folder, self._problem, self.manifest, split, **self._sizes
+                *self._shards, split, **self._sizes
             )
         return self._with_shard_errors(self._eval_batches[split])
 
@@ -134,9 +126,7 @@ class RunData:
         self, split: str, lines: int | None = None
     ) -> tuple[list[str], list[str]]:
         """Return sources and references of a split, at most `lines` pairs."""
-        pairs = pipeline.read_pairs(
-            self.folder, self._problem, self.manifest, split
-        )
+        pairs = pipeline.read_pairs(*self._shards, split)
         pairs = itertools.islice(self._with_shard_errors(pairs), lines)
         sources, targets = zip(*pairs, strict=True)
         return (
@@ -157,8 +147,12 @@ class RunData:
 
     def _with_shard_errors(self, dataset: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of a dataset; a read error names the shard."""
-        with pipeline.read_errors(self.folder, self._problem, self.manifest):
+        with pipeline.read_errors(*self._shards):
             yield from dataset
+
+    @property
+    def _shards(self) -> tuple[pathlib.Path, Problem, Manifest]:
+        return self.folder, self._problem, self.manifest
 
 
 class RunProgress(NamedTuple):

@@ -20,7 +20,7 @@ from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import log
-from t2t_lite.training import checkpoints, distribute, memory
+from t2t_lite.training import checkpoints, distribute, memory, signals
 from t2t_lite.training.config import CONFIG, versions
 from t2t_lite.training.evaluation import DevEvaluation
 from t2t_lite.training.logging import Meter, Totals, TrainingLog
@@ -29,12 +29,6 @@ from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import Job
 from t2t_lite.training.run import Run
 from t2t_lite.training.schedules import last_step
-from t2t_lite.training.signals import (
-    Decision,
-    Requests,
-    StopRequested,
-    run_lock,
-)
 from t2t_lite.training.update import Updater
 from t2t_lite.training.warm_start import check_warm_start, load_initial_weights
 
@@ -66,7 +60,7 @@ def train(job: Job) -> Run:
         distribute.require_equal(strategy, {"data": manifest.digest}, fix)
         if is_chief:
             # Lock the run before its config is compared.
-            stack.enter_context(run_lock(job.output_dir))
+            stack.enter_context(signals.run_lock(job.output_dir))
             run = _create_run(job, manifest)
             log(f"Training {job.problem.name} in {run.output_dir}.")
             run.update_config(conditions=provenance_of(run, options))
@@ -182,7 +176,7 @@ def train_run(
     strategy = strategy or distribute.make_strategy(options, run.hparams)
     is_chief = distribute.workers_of(strategy)[1] == 0
     try:
-        with Requests(options) as requests:
+        with signals.Requests(options) as requests:
             seed_everything(
                 run.seed, options.deterministic, options.check_numerics
             )
@@ -229,10 +223,10 @@ class Trainer:
         run: Run,
         options: TrainingOptions,
         strategy: tf.distribute.Strategy,
-        requests: Requests | None = None,
+        requests: signals.Requests | None = None,
     ):
         self.run, self._options, self._strategy = run, options, strategy
-        self._requests = requests or Requests(options)
+        self._requests = requests or signals.Requests(options)
         addresses, index = distribute.workers_of(strategy)
         self._workers, self._worker = len(addresses), index
         self._is_chief = index == 0
@@ -338,7 +332,7 @@ class Trainer:
                 self.save()
                 self._evaluate_all()
                 self._average()
-            except StopRequested as stop:
+            except signals.StopRequested as stop:
                 self.save()
                 saved = f"update {self.step} is saved"
                 raise Interrupted(
@@ -360,7 +354,7 @@ class Trainer:
             if decision.save:
                 self.save()
             if decision.stop:
-                raise StopRequested(decision.stop)
+                raise signals.StopRequested(decision.stop)
             stop_early = self._evaluate_if_due()
 
     def _check(self) -> None:
@@ -389,15 +383,15 @@ class Trainer:
             if not single:  # a single process does not wait for the device
                 self._decision_is_wanted = bool(stats.wanting_decision)
 
-    def _decide(self) -> Decision:
+    def _decide(self) -> signals.Decision:
         """Return the decision after an update, which all workers share."""
         decision = self._requests.decide(self.step)
         if self._workers == 1:
             return decision
         if not self._decision_is_wanted:
-            return Decision()
+            return signals.Decision()
         saves, stops = zip(*self._all_gather(decision), strict=True)
-        return Decision(any(saves), next(filter(None, stops), None))
+        return signals.Decision(any(saves), next(filter(None, stops), None))
 
     def _report(self, is_last: bool) -> None:
         """Log progress if due, and fail after too many skipped updates."""
@@ -476,11 +470,11 @@ class Trainer:
         try:
             self._check()
             shard = self._dev.evaluate_shard()
-        except StopRequested as stop:
+        except signals.StopRequested as stop:
             reason = str(stop)
         shards, reasons = zip(*self._all_gather((shard, reason)), strict=True)
         if any(reasons):
-            raise StopRequested(next(filter(None, reasons)))
+            raise signals.StopRequested(next(filter(None, reasons)))
         scores = self._dev.scores(shards)
         if weights == self._ranked:
             marks = self._marks()

@@ -53,9 +53,6 @@ class Checkpoint:
     """The variables of a checkpoint, by our names without the model's name.
 
     The path is the prefix of its files, such as `FOLDER/model.ckpt-1000`.
-
-    Raises:
-      T2TLiteError: the checkpoint is damaged.
     """
 
     def __init__(self, path: pathlib.Path):
@@ -101,11 +98,7 @@ class Checkpoint:
     def weights(
         self, space: int, shapes: Mapping[str, Sequence[int]]
     ) -> dict[str, np.ndarray]:
-        """Read the weights in float32, with row `space` of the target spaces.
-
-        Raises:
-          T2TLiteError: names or shapes differ from `shapes`.
-        """
+        """Read the weights, float32, with row `space` of the target spaces."""
         self._check_none("it lacks", shapes.keys() - self._shards.keys())
         if _SPACE_VECTOR not in shapes:
             self._shards.pop(_SPACE_VECTOR, None)

@@ -133,9 +133,6 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
     """Find the newest checkpoint in a trainer's folder and read the flags.
 
     The path may also be a checkpoint, such as `FOLDER/model.ckpt-250000`.
-
-    Raises:
-      UsageError: the path contains no checkpoint.
     """
     is_file = path.with_name(f"{path.name}.index").is_file()
     paths = [each.with_suffix("") for each in path.glob("*.index")]
@@ -190,9 +187,6 @@ def hparams_of(
     Missing values are those of `transformer_base_v1`. The flags of the trainer
     `problem`, `worker_gpu`, `train_steps` and `decode_hparams` count, too. With
     `weights_only` only the hparams of the model are converted.
-
-    Raises:
-      UsageError: a value is not supported.
     """
     values = {**DEFAULTS, **values}
     _check_supported(values, _MODEL_VALUES)

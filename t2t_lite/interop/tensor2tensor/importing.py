@@ -172,9 +172,6 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
     The file contains `inputs` int [B, S], `targets` int [B, T] and `logits`
     float [B, T, V]; or several cases, `inputs_0`, `targets_0`, `logits_0`, ...
     Additional dimensions of size 1 are dropped.
-
-    Raises:
-      T2TLiteError: the logits differ, or the file is missing or invalid.
     """
     tokens, gaps, largest = 0, [0.0], [1.0]
     for inputs, targets, expected in _cases(path):

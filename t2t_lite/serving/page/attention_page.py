@@ -27,9 +27,6 @@ def attention_of(
     Returns:
       A dict of JSON values: `texts`, and the outputs of the signature
       `attention`, without the batch dimension.
-
-    Raises:
-      UsageError: a text has more than `max_length` tokens.
     """
     if target is None:
         (result,) = translate_lines(translator, [source])

@@ -117,11 +117,7 @@ class Model:
         return self.options.rest_api_timeout_in_ms / 1000
 
     def find(self, name: str, number: int | None = None) -> Version:
-        """Return the current version if it matches a request.
-
-        Raises:
-          ApiError: the name or the version does not match.
-        """
+        """Return the current version if it matches a request."""
         version, own_name = self._current, self.options.model_name
         if version and name == own_name and number in (None, version.number):
             return version
@@ -133,11 +129,7 @@ class Model:
     def status(
         self, name: str, number: int | None = None
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """Return the states of one version, or of all versions, newest first.
-
-        Raises:
-          ApiError: the server does not have the model or the version.
-        """
+        """Return the state of a version, or of all versions, newest first."""
         response = get_model_status_pb2.GetModelStatusResponse()
         for version, state in sorted(self._states.items(), reverse=True):
             if name == self.options.model_name and number in (None, version):
@@ -163,9 +155,6 @@ class Model:
           signature_name: "" means "serving_default".
           inputs: lists of str or bytes by name; "" means the only input.
           seconds: timeout of the client.
-
-        Raises:
-          ApiError: the request is malformed, exceeds a limit or times out.
         """
         deadline = asyncio.get_running_loop().time()
         deadline += min(self.seconds, seconds)
@@ -221,11 +210,7 @@ class Model:
         return tensor
 
     async def start(self) -> None:
-        """Load the newest version.
-
-        Raises:
-          T2TLiteError: no version can be loaded.
-        """
+        """Load the newest version."""
         await self.refresh()
         if not self._current:
             raise T2TLiteError(
@@ -252,9 +237,6 @@ class Model:
         """Load the newest version and switch to it.
 
         A version that failed to load is skipped until its files change.
-
-        Raises:
-          OSError: the folder cannot be read.
         """
         folders = {
             int(folder.name): folder

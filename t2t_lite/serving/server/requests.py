@@ -43,11 +43,7 @@ class ApiError(Exception):
 
 @contextlib.contextmanager
 def record_request(api: str) -> Iterator[None]:
-    """Count a request of "REST" or "gRPC" and its latency; log internal errors.
-
-    Raises:
-      ApiError: the block raises an error; other errors become INTERNAL.
-    """
+    """Count a "REST" or "gRPC" request and its latency; log internal errors."""
     code = "OK"
     try:
         with LATENCY.labels(api).time():
