@@ -98,8 +98,9 @@ class RunData:
     def check(self) -> pipeline.PaddingReport:
         """Verify the checksum of every shard and return padding statistics."""
         check_shards(*self._shards)
+        options = self._sizes | self._order
         return pipeline.padding_report(
-            *self._shards, **self._sizes, **self._order
+            self.folder, self._problem, self.manifest, **options
         )
 
     def training_batches(
