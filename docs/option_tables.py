@@ -23,6 +23,9 @@ _TABLE = re.compile(
 )
 
 
+_OPTION = re.compile(r"`([a-z]\w*(?:=\w+)?)`")  # in a help text
+
+
 def with_tables(page: str) -> str:
     """Return the text of a page with new tables."""
     return _TABLE.sub(_table, page)
@@ -33,8 +36,11 @@ def _table(match):
     owner = pydoc.locate(path)
     flag = "" if owner is HParams else "--"
     rows = [
-        f"| `{flag}{field.name}` | {' | '.join(_default_and_help(field))} |"
+        f"| `{flag}{field.name}` | {default} | "
+        + _OPTION.sub(rf"`{flag}\1`", help_text)
+        + " |"
         for field in dataclasses.fields(owner)
+        for default, help_text in [_default_and_help(field)]
         if not groups or field.metadata["group"] in groups.split(", ")
     ]
     assert rows, f"no options: {opening}"

@@ -200,11 +200,6 @@ class HParams(ModelHParams):
             )
         if self.weight_decay and self.optimizer != "adamw":
             self._refuse("weight_decay requires optimizer=adamw")
-        if self.learning_rate >= 1 and self.schedule != "paper":
-            self._refuse(
-                "learning_rate is the peak rate with any schedule but paper, "
-                "and must be below 1"
-            )
         if self.schedule in FALLING_SCHEDULES and self.cooldown:
             self._refuse("cooldown requires a schedule without decay to 0")
         steps = self.warmup_steps, self.train_steps
@@ -212,6 +207,11 @@ class HParams(ModelHParams):
             self._refuse(
                 "warmup_steps must be below train_steps with a schedule that "
                 "decays to 0"
+            )
+        if self.learning_rate >= 1 and self.schedule != "paper":
+            self._refuse(
+                "learning_rate is the peak rate with any schedule but paper, "
+                "and must be below 1"
             )
 
     def replace(self, **changes: Any) -> "HParams":

@@ -95,8 +95,9 @@ def add(
     """Add flags to a parser or a group.
 
     The keys of `table` are "--name=METAVAR", or "--name" for a switch; its
-    values are help texts. `validator` parses the values. By default, N is at
-    least 1, "text|json" accepts two words, and other flags accept any text.
+    values are help texts. `validator` parses the values. By default, N
+    and V are at least 1, "text|json" accepts two words, and other flags accept
+    any text.
     """
     for flag, help_text in table.items():
         name, _, metavar = flag.partition("=")
@@ -107,7 +108,7 @@ def add(
             parse = validator
             if metavar.islower() and not parse:
                 parse = validators.one_of(*metavar.split("|"))
-            elif metavar == "N" and not parse:
+            elif metavar in ("N", "V") and not parse:
                 parse = validators.integer(1)
             if parse:
                 options["type"] = _argument_type(parse)

@@ -42,7 +42,9 @@ class SearchSettings:
         None, "maximum number of tokens of a translation, EOS included"
     )
     no_repeat_ngram_size: Annotated[int, integer(0, 100)] = setting(
-        0, "length in tokens of n-grams that must not repeat; 0: no limit"
+        0,
+        "length in tokens of n-grams that must not repeat (arXiv:1705.04304); "
+        "0: no limit",
     )
     suppress_tokens: _Texts = setting(
         (), "vocabulary pieces that must not appear", "PIECE,..."
@@ -55,10 +57,12 @@ class SearchSettings:
         1.0, "divisor of the logits, for sampling"
     )
     top_k: _Count = setting(
-        0, "number of likeliest tokens to sample from; 0: all"
+        0, "likeliest tokens to sample from (arXiv:1805.04833); 0: all"
     )
     top_p: Annotated[float, real(above=0, at_most=1)] = setting(
-        1.0, "total probability of the likeliest tokens to sample from"
+        1.0,
+        "total probability of the likeliest tokens to sample from "
+        "(arXiv:1904.09751)",
     )
     seed: Annotated[int, integer(0, 2**63 - 1)] = setting(
         1, "random seed for sampling, same text for the same line and seed"
