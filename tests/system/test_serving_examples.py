@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from support.places import ROOT
+from t2t_lite.serving.options import ServerOptions
 
 EXAMPLES = ROOT / "examples" / "serving"
 KUBERNETES = EXAMPLES / "kubernetes"
@@ -81,11 +82,8 @@ def test_every_file_that_the_server_reads_is_mounted(server):
 
 @pytest.mark.parametrize("name", ["nginx.conf", "Caddyfile"])
 def test_a_proxy_hides_the_metrics_and_waits_longer_than_the_server(name):
-    from t2t_lite.bin.server import main
-
     text = (EXAMPLES / name).read_text()
-    defaults = main.make_parser().parse_args([])
-    assert f"127.0.0.1:{defaults.rest_api_port}" in text
+    assert f"127.0.0.1:{ServerOptions.rest_api_port}" in text
     assert "/monitoring/" in text
     (seconds,) = re.findall(r"timeout (\d+)s", text)
-    assert 1000 * int(seconds) > defaults.rest_api_timeout_in_ms
+    assert 1000 * int(seconds) > ServerOptions.rest_api_timeout_in_ms
