@@ -9,15 +9,7 @@ from typing import Any
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.progress import duration
-from t2t_lite.training.config import (
-    CONFIG,
-    EVALUATIONS_FILE,
-    METRICS_FILE,
-    problem_options,
-    read_config,
-    read_metrics,
-    read_records,
-)
+from t2t_lite.training import config as run_config
 
 # Plotted values of training; all dev scores are plotted, too.
 _CHARTS = ("loss", "learning_rate", "tokens_per_second", "gradient_norm")
@@ -32,7 +24,7 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     every hyperparameter and version that differs between the runs. The runs may
     still be training.
     """
-    configs = [read_config(folder) for folder in folders]
+    configs = [run_config.read_config(folder) for folder in folders]
     settings = [_settings(config) for config in configs]
     rows = []
     for folder, config, own in zip(folders, configs, settings, strict=True):
@@ -48,7 +40,7 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
 def _progress(
     folder: pathlib.Path, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    records = read_metrics(folder)
+    records = run_config.read_metrics(folder)
     steps = [record["step"] for record in records]
     times = [r["seconds"] for r in records if _is_number(r.get("seconds"))]
     cost = config.get("training_cost") or {}
@@ -68,7 +60,7 @@ def _progress(
             best_of = min if key in _LOSSES else max
             best = f"best {key}"
             row[best] = best_of(row.get(best, value), value)
-    for report in read_records(folder / EVALUATIONS_FILE):
+    for report in run_config.read_records(folder / run_config.EVALUATIONS_FILE):
         if _is_number(report.get("score")):
             name = f"{report.get('split')} {report.get('metric')}"
             row[name] = report["score"]
@@ -88,7 +80,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     provenance = config.get("conditions", {})
     hardware = provenance.get("hardware", {})
     return {
-        **problem_options(config),
+        **run_config.problem_options(config),
         "data": config["data"]["fingerprint"][:12],
         **config["hparams"],
         "seed": config["seed"],
@@ -105,15 +97,15 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
     with a damaged config.json has the reason as its `problem`.
     """
     rows: list[dict[str, str | int]] = []
-    for config_file in sorted(folder.rglob(CONFIG)):
+    for config_file in sorted(folder.rglob(run_config.CONFIG)):
         run = config_file.parent
         try:
-            row = _progress(run, read_config(run))
+            row = _progress(run, run_config.read_config(run))
         except T2TLiteError as error:
             row = {"problem": str(error)}
         scores = [key for key in row if key.startswith("best dev_")]
         scores.sort(key=lambda key: key.removeprefix("best ") in _LOSSES)
-        metrics = run / METRICS_FILE
+        metrics = run / run_config.METRICS_FILE
         newest = metrics if metrics.exists() else config_file
         changed = datetime.datetime.fromtimestamp(newest.stat().st_mtime)
         rows.append(
@@ -170,7 +162,7 @@ def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
     """Return {key: {(index of the run, weights): [(step, value), ...]}}."""
     curves: dict[str, dict[Any, list]] = {}
     for index, folder in enumerate(folders):
-        for record in read_metrics(folder):
+        for record in run_config.read_metrics(folder):
             line = index, record.get("weights")
             values = {key: record.get(key) for key in _CHARTS}
             for key, value in (values | _scores(record)).items():

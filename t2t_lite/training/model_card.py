@@ -21,13 +21,8 @@ from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.progress import log
 from t2t_lite.tf_setup import num_cpus
 from t2t_lite.training import checkpoints, distribute
+from t2t_lite.training import config as run_config
 from t2t_lite.training.checkpoints import Checkpoint
-from t2t_lite.training.config import (
-    EVALUATIONS_FILE,
-    read_config,
-    read_metrics,
-    read_records,
-)
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
 from t2t_lite.training.warm_start import SOURCE
@@ -132,7 +127,7 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
     The card of an export has the scores of its single `exported` checkpoint,
     and a command without local folders.
     """
-    config = read_config(run.output_dir)
+    config = run_config.read_config(run.output_dir)
     provenance = config.get("conditions", {})
     words = provenance.get("command", ["t2t-lite-trainer"])
     if exported:
@@ -185,7 +180,7 @@ def scores_of(
         if is_score and all(isinstance(text, str) for text in texts):
             scores.extend([score] * (score not in scores))
 
-    for record in read_metrics(run.output_dir):
+    for record in run_config.read_metrics(run.output_dir):
         step, name = record["step"], record.get("weights")
         selected = step == best["step"]
         if name not in (None, checkpoints.EMA):  # a checkpoint average
@@ -197,7 +192,9 @@ def scores_of(
         if selected:
             score = {"metric": metric, "score": record.get(f"dev_{metric}")}
             add(name, {"split": "dev", "beam_size": 1, **score})
-    for report in read_records(run.output_dir / EVALUATIONS_FILE):
+    for report in run_config.read_records(
+        run.output_dir / run_config.EVALUATIONS_FILE
+    ):
         checksum = report.pop("weights", None)
         name = report.pop("checkpoint", f"step {report.pop('step')}")
         if not weights or checksum == weights.checksum:
