@@ -4,6 +4,7 @@ TensorFlow is imported after all arguments are checked.
 """
 
 import functools
+import inspect
 import json
 import os
 import pathlib
@@ -60,10 +61,7 @@ def train(
         hyperparameters of the run in `output_dir`.
       output_dir: the folder of the run; None takes
         `~/t2t-lite/runs/PROBLEM/SET`.
-      **options: training options.
-
-    Keyword Args:
-      OPTIONS
+      **options: fields of `TrainingOptions`, by name.
 
     Returns:
       The run, with its results in `run.progress`; or the report of a dry run as
@@ -84,8 +82,8 @@ def train(
     return trainer.dry_run(job) if job.options.dry_run else trainer.train(job)
 
 
-train.__doc__ = (train.__doc__ or "").replace(
-    "      OPTIONS", describe(TrainingOptions)
+train.__doc__ = (inspect.getdoc(train) or "").replace(
+    "by name.", f"by name:\n{describe(TrainingOptions)}"
 )
 
 

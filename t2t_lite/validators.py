@@ -187,8 +187,8 @@ def describe(settings: type) -> str:
         textwrap.fill(
             f"{field.name}: {help_of(field)}.",
             width=80,
-            initial_indent=" " * 6,
-            subsequent_indent=" " * 8,
+            initial_indent=" " * 4,
+            subsequent_indent=" " * 6,
             break_on_hyphens=False,
         )
         for field in dataclasses.fields(settings)

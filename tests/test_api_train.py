@@ -118,9 +118,7 @@ def test_every_option_is_a_flag_and_documented():
     documented = t2t_lite.train.__doc__
     for field in dataclasses.fields(TrainingOptions):
         assert field.name in flags
-        assert f"\n      {field.name}: {field.metadata['help'][:20]}" in (
-            documented
-        )
+        assert f" {field.name}: {field.metadata['help'][:20]}" in (documented)
 
 
 def test_the_name_of_a_folder_is_text():
