@@ -176,7 +176,7 @@ def _show_problem(args: argparse.Namespace) -> None:
         {
             "option": field.name,
             "meaning": field.metadata["help"],
-            "default": str(field.default).lower(),
+            "default": _default(field.default),
         }
         for field in dataclasses.fields(problem.options_type)
     ]
@@ -187,6 +187,11 @@ def _show_problem(args: argparse.Namespace) -> None:
         print(f"{key}: {value}")
     for row in options:
         print("\n{option} (default: {default})\n  {meaning}".format(**row))
+
+
+def _default(value: Any) -> str:
+    is_word = isinstance(value, bool | None)
+    return str(value).lower() if is_word else str(value)
 
 
 main = Command("t2t-lite-registry", __doc__, _add_flags, show)

@@ -246,14 +246,8 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, ops.cast(indices, "int32")
 
 
-@_faster_on_cpu
-def logsumexp(logits: Tensor, largest: Tensor | None = None) -> Tensor:
-    """Return the logarithm of the summed exponentials: float32 [..., 1].
-
-    Logits are [..., V]; `largest`, int32 [..., 1], is the index of a largest
-    logit, if it is known.
-    """
-    del largest
+def logsumexp(logits: Tensor) -> Tensor:
+    """Return the logarithm of the summed exponentials: float32 [..., 1]."""
     return ops.logsumexp(ops.cast(logits, "float32"), axis=-1, keepdims=True)
 
 

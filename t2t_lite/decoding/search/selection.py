@@ -144,7 +144,7 @@ def best_log_probs(
     logits = ops.cast(logits, "float32")
     best, ids = top_k(logits, width)
     if normalizer is None:
-        normalizer = logsumexp(logits, ids[:, :1])
+        normalizer = logsumexp(logits)
     log_probs = best - normalizer
     # This comparison is False for NaN, so NaN becomes NEG_INF, too.
     return ops.where(log_probs > NEG_INF, log_probs, NEG_INF), ids
