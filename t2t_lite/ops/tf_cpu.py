@@ -73,7 +73,8 @@ def dense(
 def _product(x, kernel, bias, relu):
     rows = tf.matmul(x, kernel)
     if bias is None and x.dtype == tf.bfloat16 and weights_are_frozen():
-        # oneDNN keeps a fixed kernel packed only in a product with a bias.
+        # oneDNN keeps a fixed kernel packed only in a product with a bias. The
+        # search of one sentence at base in bfloat16 takes half the time (EPYC).
         bias = tf.zeros(kernel.shape[1], x.dtype)
     if bias is not None:
         rows = tf.nn.bias_add(rows, bias)  # fused with the product
