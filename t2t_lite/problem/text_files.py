@@ -63,7 +63,7 @@ _name = condition(
 )
 _File = Annotated[str, file_path] | None
 _Corpora = (
-    Annotated[str, Validator("corpora", mixture.normalize_corpora, "FILES")]
+    Annotated[str, Validator("corpora", mixture.normalize_corpora, "FILE,...")]
     | None
 )
 _Filters = Annotated[
@@ -71,7 +71,7 @@ _Filters = Annotated[
     Validator(
         "filters",
         lambda value: filters.normalize_filters(value) or None,
-        "LIST",
+        "FILTER,...",
     ),
 ]
 _Fraction = Annotated[float, real(at_least=0, at_most=1)]
