@@ -176,7 +176,7 @@ def _show_problem(args: argparse.Namespace) -> None:
         {
             "option": field.name,
             "meaning": field.metadata["help"],
-            "default": _default(field.default),
+            "default": _format_default(field.default),
         }
         for field in dataclasses.fields(problem.options_type)
     ]
@@ -189,9 +189,10 @@ def _show_problem(args: argparse.Namespace) -> None:
         print("\n{option} (default: {default})\n  {meaning}".format(**row))
 
 
-def _default(value: Any) -> str:
-    is_word = isinstance(value, bool | None)
-    return str(value).lower() if is_word else str(value)
+def _format_default(value: Any) -> str:
+    """Return a default as it is typed, such as "none", "true" or "XX"."""
+    text = str(value)
+    return text.lower() if isinstance(value, bool | None) else text
 
 
 main = Command("t2t-lite-registry", __doc__, _add_flags, show)

@@ -1,4 +1,4 @@
-"""`Result`: what a line gets, from the search or a server to JSON and text."""
+"""The result of a line, from the search or a server to JSON and text."""
 
 import dataclasses
 import json
@@ -124,9 +124,9 @@ def hypotheses_of(outputs: Mapping[str, Any], row: int) -> list[Hypothesis]:
 
     Args:
       outputs: of a graph or a server, best first: `outputs` [B] or [B, N],
-        `scores` alike, `tokens` [B, N, L], and of pairs `log_probabilities`
-        [B]; all but the first may be missing. Hypotheses that do not exist
-        have impossible scores.
+        `scores` of the same shape, `tokens` [B, N, L], and of pairs
+        `log_probabilities` [B]; all but the first may be missing. Missing
+        hypotheses have impossible scores.
       row: index of the text.
     """
     texts = np.atleast_1d(np.array(outputs["outputs"][row], object))

@@ -86,6 +86,8 @@ def test_the_options_of_a_problem_are_shown(run_command, show):
     _, out, _ = run_command("registry", "text")
     assert rows["vocab_size"]["meaning"] in out
     assert "options" not in show("wmt_ende")
+    rows = {row["option"]: row for row in show("wsj_parsing")["options"]}
+    assert rows["leaves"]["default"] == "XX"
 
 
 @pytest.mark.parametrize(
