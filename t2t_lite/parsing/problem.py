@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import os
 import pathlib
+import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -24,6 +25,7 @@ from t2t_lite.parsing.trees import (
     OPEN,
     TOP,
     Tree,
+    fold,
     format_tree,
     read_trees,
     strip_annotation,
@@ -71,6 +73,7 @@ _NUMBERS_HELP = (
     "or none (default: depends on the files in raw_dir)"
 )
 _Share = Annotated[float, real(above=0, below=1)]
+_EXCHANGED = 0.2  # fraction of the nodes of a synthetic tree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,8 +92,8 @@ class ParsingOptions(ProblemOptions):
     leaves: Literal["XX", "tags"] = setting(
         "XX", "representation of words in the target: XX or part-of-speech tags"
     )
-    subtrees: Annotated[int, integer(2)] | None = setting(
-        None, "maximum words of constituents to add to train as sentences"
+    augmentation: Annotated[int, integer(0)] = setting(
+        0, "synthetic trees per tree of train, with exchanged constituents", "N"
     )
     trees: Annotated[str, Validator("paths", _paths, "FILES")] | None = setting(
         None,
@@ -165,8 +168,8 @@ class ParsingProblem(Problem):
         without words gives two empty texts, which datagen counts and drops.
         """
         found = _trees(self._split_files(split, raw), raw)
-        if split == "train" and self.settings.subtrees:
-            found = _augment_with_subtrees(found, self.settings.subtrees)
+        if split == "train" and self.settings.augmentation:
+            found = exchange_constituents(found, self.settings.augmentation)
         treebank = map(self._pair, found)
         files = self._additional_files()
         if split != "train" or not files:
@@ -379,19 +382,40 @@ def _select_files(
     return [path for number, path in files.items() if number in selected]
 
 
-def _augment_with_subtrees(
-    whole_trees: Iterable[Tree | None], max_words: int
+def exchange_constituents(
+    whole_trees: Iterable[Tree | None], copies: int
 ) -> Iterator[Tree | None]:
-    """Yield each tree, then its constituents of 2 to `max_words` words.
+    """Yield all trees, then copies of them with exchanged constituents.
 
-    Example, for 2: `(S (NP (X a) (X b)) (VP (X c)))`, then `(NP (X a) (X b))`.
+    In a copy, a fifth of the constituents and words, selected at random with a
+    fixed seed, are exchanged for others with the same label under the same
+    parent's label (arXiv:2101.00411, with labels as in section 3.3).
+
+    Example: `(S (NP (PRP I)) (VP (VBP do)))` and `(S (NP (NNP Al)) (VP (VBZ
+    is)))` give `(S (NP (NNP Al)) (VP (VBP do)))`, among others.
     """
-    for tree in whole_trees:
-        yield tree
-        for event, node in walk(tree) if tree else ():
-            if event is OPEN and node is not tree:
-                if 2 <= len(trees.words(node)) <= max_words:
-                    yield node
+    originals = list(whole_trees)
+    yield from originals
+    nodes = collections.defaultdict(list)
+    for tree in filter(None, originals):
+        for event, parent in walk(tree):
+            for node in parent.children if event is OPEN else ():
+                nodes[parent.label, node.label].append(node)
+    generator = random.Random(0)
+
+    def exchange(parent, children):
+        return parent._replace(
+            children=tuple(
+                generator.choice(nodes[parent.label, node.label])
+                if generator.random() < _EXCHANGED
+                else node
+                for node in children
+            )
+        )
+
+    for _ in range(copies):
+        for tree in filter(None, originals):
+            yield fold(tree, lambda leaf: leaf, exchange)
 
 
 def interleave(

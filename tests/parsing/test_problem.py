@@ -7,7 +7,11 @@ from t2t_lite import registry
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
-from t2t_lite.parsing.problem import interleave, numbered_files
+from t2t_lite.parsing.problem import (
+    exchange_constituents,
+    interleave,
+    numbered_files,
+)
 from t2t_lite.parsing.trees import read_trees
 from t2t_lite.plugins import load_plugins
 
@@ -118,19 +122,41 @@ def test_files_of_additional_trees_that_are_missing_are_named(tmp_path):
     found.check_sources(raw)
 
 
-def test_constituents_can_be_sentences_of_train_too(tmp_path):
+def test_exchanged_constituents_have_the_same_labels():
+    originals = [
+        *trees.parse_trees(["(S (NP (D a) (N b)) (VP (V c) (NP (N d))))"]),
+        None,
+        *trees.parse_trees(["(S (NP (N e)) (VP (V f)))"]),
+    ]
+    found = list(exchange_constituents(originals, 200))
+    assert found[:3] == originals
+    assert len(found) == 3 + 2 * 200
+    shapes = {"S": {"NP VP"}, "VP": {"V NP", "V"}, "NP": {"D N", "N"}}
+    words = {"D": {"a"}, "N": {"b", "d", "e"}, "V": {"c", "f"}}
+    seen = set()
+    for tree in found[3:]:
+        for event, node in trees.walk(tree):
+            children = " ".join(child.label for child in node.children)
+            if event is trees.LEAF:
+                assert node.word in words[node.label]
+            else:
+                assert children in shapes[node.label]
+            if event is trees.OPEN and node.label == "VP":
+                for child in node.children[1:]:  # only (NP (N ...)) in a VP
+                    assert [leaf.label for leaf in child.children] == ["N"]
+        seen.add(tree)
+    assert len(seen) > 10  # of 48
+    assert list(exchange_constituents(originals, 200)) == found
+
+
+def test_augmentation_adds_trees_to_train_only(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     whole = pairs(folder, **NINE_FILES)
-    more = pairs(folder, subtrees="3", **NINE_FILES)
-    assert more[:4] == [
-        whole[0],
-        ("the dog", "(NP XX XX )NP"),
-        ("hears a bird", "(VP XX (NP XX XX )NP )VP"),
-        ("a bird", "(NP XX XX )NP"),
-    ]
-    assert [pair for pair in more if pair in whole] == whole
+    more = pairs(folder, augmentation="3", **NINE_FILES)
+    assert more[: len(whole)] == whole
+    assert len(more) == 4 * len(whole)
     for split in ("dev", "test"):
-        assert len(pairs(folder, split, subtrees="3", **NINE_FILES)) == 2
+        assert len(pairs(folder, split, augmentation="3", **NINE_FILES)) == 2
 
 
 def test_mix_gives_the_treebank_again_and_again():
