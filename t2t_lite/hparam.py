@@ -143,6 +143,9 @@ class HParams(ModelHParams):
     label_smoothing: Fraction = _regularization(
         0.1, "epsilon_ls, spread over the V - 1 other tokens (section 5.4)"
     )
+    bpe_dropout: Fraction = _regularization(
+        0.0, "of the merges of BPE, in training only (arXiv:1910.13267)"
+    )
     batch_tokens: Count = _update(
         25000, "positions of an update per side, with padding, on all devices"
     )

@@ -11,7 +11,7 @@ threads do the rest.
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ import tensorflow as tf
 from t2t_lite.data import bucketing, packing
 from t2t_lite.data.manifest import Manifest, SplitRecord, check_shards
 from t2t_lite.data.packing import FEATURE_SUFFIXES, SIDES, feature_names
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
@@ -29,8 +29,8 @@ _READ_BYTES = 8 << 20
 _PREFETCHED_BATCHES = 16
 _SAMPLED_BATCHES = 500  # batches of an epoch in the padding report
 _ENDLESS = 1 << 62
-# Parts of seeds: independent randomness for the shard order and the plans.
-_SHARD_ORDER, _PLANS = 0, 1
+# Parts of seeds: independent randomness for shard order, plans, segmentations.
+_SHARD_ORDER, _PLANS, _SEGMENTATIONS = 0, 1, 2
 _IN_ORDER = tf.data.Options()
 _IN_ORDER.deterministic = True
 # Autotuning has no effect here, and its thread can delay the end of the process
@@ -61,6 +61,8 @@ def training_batches(
     seed: int,
     start: Sequence[int] = Position(),
     packing: bool = False,
+    bpe_dropout: float = 0.0,
+    encoders: Mapping[str, Any] = {},
     window_size: int = WINDOW_SIZE,
 ) -> tf.data.Dataset:
     """Return an endless stream of padded or packed batches of train.
@@ -80,6 +82,8 @@ def training_batches(
       start: the `Position` of the first batch.
       packing: pack several pairs into a row instead of bucketing rows by
         length; rows packed by tensor2tensor stay unchanged.
+      bpe_dropout: fraction of merges to skip, see `drop_merges`.
+      encoders: the encoders of `inputs` and `targets`, for `bpe_dropout`.
       window_size: records that are shuffled and bucketed together.
 
     Returns:
@@ -90,6 +94,7 @@ def training_batches(
 
     Raises:
       T2TLiteError: no pair is usable, or a pair is too long for one pass.
+      UsageError: the data or its vocabularies do not support `bpe_dropout`.
     """
     record = manifest.split("train")
     keep_rows = packing and record.is_packed
@@ -120,12 +125,22 @@ def training_batches(
         if packing
         else bucket_batches(**sizes, **order)
     )
-    return (
+    dataset = (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
         .flat_map(read_epoch)
         .map(lambda x: parse_examples(x, problem, record, keep_rows))
         .enumerate(start.epoch * windows + start.window)
-        .apply(make_batches)
+    )
+    if bpe_dropout and keep_rows:
+        raise UsageError(
+            "bpe_dropout is not supported for packed shards (got "
+            f"{bpe_dropout}): set packing=false."
+        )
+    if bpe_dropout:
+        drop = drop_merges(encoders, bpe_dropout, max_length, **order)
+        dataset = dataset.map(drop)
+    return (
+        dataset.apply(make_batches)
         .skip(start.batch)
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
@@ -148,6 +163,73 @@ def _files_of_epoch(data_dir, record, seed, epoch, skip):
 
 def _read_records(paths: Any) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
+
+
+def drop_merges(
+    encoders: Mapping[str, Any],
+    rate: float,
+    max_length: int,
+    seed: int,
+    windows: int,
+) -> Callable[[tf.Tensor, dict[str, Any]], tuple[tf.Tensor, dict[str, Any]]]:
+    """Return a function that segments the texts of shuffle windows at random.
+
+    It maps (number of the window, features). A text keeps its segmentation if
+    the old or the new one is longer than `max_length`, so that each epoch has
+    the same pairs. Sides with other vocabularies than SentencePiece do not
+    change.
+
+    Raises:
+      UsageError: neither side has a vocabulary of SentencePiece.
+    """
+    samplers = {
+        side: encoder.drop_merges
+        for side, encoder in encoders.items()
+        if hasattr(encoder, "drop_merges")
+    }
+    if not samplers:
+        raise UsageError(
+            f"bpe_dropout requires a vocabulary of SentencePiece (got {rate})."
+        )
+
+    def sample(number, side, values, splits):
+        side = side.decode()
+        rows = np.split(values.astype(np.int32), splits[1:-1])
+        seeds = [seed, _SEGMENTATIONS, *divmod(number, windows)]
+        generator = np.random.default_rng([*seeds, SIDES.index(side)])
+        new = samplers[side](
+            [row[:-1] for row in rows],  # without EOS
+            rate,
+            int(generator.integers(1, 1 << 31)),
+        )
+        sampled = [
+            np.append(ids, row[-1:])
+            if max(len(ids) + 1, len(row)) <= max_length
+            else row
+            for ids, row in zip(new, rows, strict=True)
+        ]
+        lengths = np.array([*map(len, sampled)], np.int64)
+        return np.concatenate(sampled).astype(np.int64), lengths
+
+    def sample_window(number, features):
+        for side in samplers:
+            old = features[side]
+            values, lengths = tf.numpy_function(
+                sample,
+                [number, side, old.values, old.row_splits],
+                [tf.int64, tf.int64],
+                stateful=False,
+            )
+            features = features | {
+                side: tf.RaggedTensor.from_row_lengths(
+                    tf.ensure_shape(values, [None]),
+                    tf.ensure_shape(lengths, [None]),
+                    validate=False,
+                )
+            }
+        return number, features
+
+    return sample_window
 
 
 def bucket_batches(

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 from google.protobuf.message import DecodeError
 
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import (
     EOS_ID,
@@ -92,9 +92,50 @@ class SentencePieceTokenizer(Tokenizer):
         return self._tokenizer().tokenize(clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
+        table = self._word_table()
+        return table.encode([to_valid_utf8(text) for text in texts])
+
+    def _word_table(self):
         if self._words is None:
             self._words = _WordTable(self._model)
-        return self._words.encode([to_valid_utf8(text) for text in texts])
+        return self._words
+
+    def drop_merges(
+        self, rows: Sequence[np.ndarray], rate: float, seed: int
+    ) -> list[np.ndarray]:
+        """Return random segmentations of the texts of rows of ids.
+
+        Each merge of BPE is skipped with probability `rate` (BPE-dropout,
+        arXiv:1910.13267, algorithm 1). Rows with UNK_ID stay unchanged. The
+        result is a function of the arguments.
+
+        Example: [437, 3] ("Two ") -> [60, 121, 3] ("T", "wo", " ").
+
+        Raises:
+          UsageError: the vocabulary is not a BPE model.
+        """
+        import sentencepiece
+
+        table = self._word_table()
+        if not table.is_bpe:
+            raise UsageError(
+                f"bpe_dropout requires a BPE vocabulary (got {self.path})."
+            )
+        processor = table.processor
+        texts = processor.decode([row.tolist() for row in rows])
+        sentencepiece.set_random_generator_seed(seed)
+        # One new thread, because each thread has its own random numbers.
+        sampled = processor.encode(
+            texts,
+            enable_sampling=True,
+            alpha=rate,
+            nbest_size=-1,
+            num_threads=1,
+        )
+        return [
+            row if UNK_ID in row else np.array(ids, np.int32)
+            for row, ids in zip(rows, sampled, strict=True)
+        ]
 
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row.
@@ -149,10 +190,10 @@ class _WordTable:
         import sentencepiece
         from sentencepiece import sentencepiece_model_pb2
 
-        self._processor = sentencepiece.SentencePieceProcessor(
-            model_proto=model
-        )
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+        spec = proto.trainer_spec
+        self.is_bpe = spec.model_type == spec.BPE
         charsmap = proto.normalizer_spec.precompiled_charsmap
         # Only models from `train` have these results of normalization rules.
         escapes = "\0".join((*sorted(_ESCAPES.values()), ""))
@@ -173,7 +214,7 @@ class _WordTable:
         """Return the ids, int32, of each text; texts must be valid UTF-8."""
         if not self._never_crosses_spaces:
             # More threads would compete with the processes of datagen.
-            rows = self._processor.encode(list(texts), num_threads=1)
+            rows = self.processor.encode(list(texts), num_threads=1)
             return [np.array(ids, np.int32) for ids in rows]
         numbers, ends = array.array("q"), []
         look_up = self._numbers.__getitem__
@@ -195,7 +236,7 @@ class _WordTable:
             word[0] if isinstance(word, tuple) else f" {word}"
             for word in new_words
         ]
-        pieces = self._processor.encode(words)
+        pieces = self.processor.encode(words)
         ends = self._starts[-1] + np.cumsum([*map(len, pieces)], dtype=np.int64)
         self._starts = np.append(self._starts, ends)
         new = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)

@@ -59,6 +59,8 @@ class RunData:
         self._order: dict[str, Any] = {
             "seed": config["seed"],
             "packing": hparams.packing,
+            "bpe_dropout": hparams.bpe_dropout,
+            "encoders": encoders,
         }
         self._sizes: dict[str, Any] = {
             "max_positions": hparams.batch_tokens

@@ -16,8 +16,8 @@ from t2t_lite.data.manifest import (  # noqa: E402
 from t2t_lite.data.packing import SIDES  # noqa: E402
 from t2t_lite.data.pipeline import Position  # noqa: E402
 from t2t_lite.datagen.generate import DataGenerator  # noqa: E402
-from t2t_lite.errors import T2TLiteError  # noqa: E402
-from t2t_lite.problem import Problem  # noqa: E402
+from t2t_lite.errors import T2TLiteError, UsageError  # noqa: E402
+from t2t_lite.problem import Problem, Text2TextProblem  # noqa: E402
 
 MULTI30K = SHARED_DATA / "multi30k"
 FIRST_ID = 3
@@ -412,3 +412,47 @@ def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
         )
         assert report.share >= 0.95
         assert report.too_long == 0
+
+
+class Words(Text2TextProblem):
+    name = base_name = "words"
+    vocab_size = 350
+
+    def samples(self, split, raw):
+        choose = np.random.default_rng(1)
+        words = "the cat sat on a mat while two small dogs ran over hills"
+        for _ in range(300 if split == "train" else 2):
+            line = choose.choice(words.split(), choose.integers(2, 12))
+            yield " ".join(line), " ".join(line[::-1])
+
+
+def test_bpe_dropout_segments_each_text_anew_in_each_epoch(tmp_path):
+    data = tmp_path, DataGenerator(Words(), tmp_path, progress=False).run()
+    encoders = Words().load_encoders(tmp_path)
+    options = {"problem": Words(), "max_length": 60, "encoders": encoders}
+
+    def batches(rate=0.1, start=(0, 0, 0)):
+        return training_batches(data, bpe_dropout=rate, start=start, **options)
+
+    def rows(epoch):
+        return sorted(
+            tuple(row[row > 0])
+            for element in epoch
+            for side in SIDES
+            for row in element[side]
+        )
+
+    def texts(epoch):
+        return sorted(encoders["inputs"].decode(rows(epoch)))
+
+    plain = epoch_of(batches(rate=0.0))
+    first, second = (epoch_of(batches(), epoch) for epoch in range(2))
+    assert texts(first) == texts(second) == texts(plain)
+    assert len({*rows(first)} & {*rows(second)}) < 450  # of 600
+    assert same(first, epoch_of(batches()))
+    assert same(first[5:], epoch_of(batches(start=first[4]["position"])))
+
+
+def test_bpe_dropout_requires_a_vocabulary_of_sentencepiece(data):
+    with pytest.raises(UsageError, match="SentencePiece"):
+        training_batches(data, bpe_dropout=0.1, encoders={"inputs": None})

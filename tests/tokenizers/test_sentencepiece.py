@@ -1,5 +1,6 @@
 """The subword encoder: text comes back as it went in, whatever it is."""
 
+import io
 import random
 import re
 
@@ -8,7 +9,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, UNK_ID, clean_utf8
 from t2t_lite.tokenizers.sentencepiece import ESCAPE, SentencePieceTokenizer
 
@@ -270,3 +271,28 @@ def test_a_traced_encoder_survives_a_new_random_seed(encoder):
     np.testing.assert_array_equal(
         tokenize(tf.constant(["two small dogs"])), ids
     )
+
+
+def test_dropped_merges_keep_the_text_and_depend_on_the_seed(encoder):
+    texts = [*corpus(50), "", "a \u2581 b\n\ufffd", "\U0001f600 \uf8f0"]
+    rows = encoder.encode(texts)
+    for rate in (0.1, 0.9):
+        dropped = encoder.drop_merges(rows, rate, seed=5)
+        assert encoder.decode(dropped) == texts
+        again = encoder.drop_merges(rows, rate, seed=5)
+        assert list(map(list, again)) == list(map(list, dropped))
+        other = encoder.drop_merges(rows, rate, seed=6)
+        assert list(map(list, other)) != list(map(list, dropped))
+    mean = [sum(map(len, x)) for x in (rows, encoder.drop_merges(rows, 0.1, 5))]
+    assert mean[0] < mean[1] < sum(map(len, dropped))
+
+
+def test_dropping_merges_requires_bpe(tmp_path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=corpus(), model_writer=model, vocab_size=30
+    )
+    path = tmp_path / "unigram.model"
+    path.write_bytes(model.getvalue())
+    with pytest.raises(UsageError, match=r"BPE.*unigram\.model"):
+        SentencePieceTokenizer(path).drop_merges([np.array([5])], 0.1, seed=1)
