@@ -24,7 +24,7 @@ NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
   tests/training/test_update.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test slowtest numerictest beamtest raytest torchtest lint docs format bench clean
+.PHONY: help install quickstart test slowtest fuzz numerictest beamtest raytest torchtest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -72,6 +72,9 @@ test: $(STAMP) ## run the test suite, minutes
 slowtest: $(STAMP) ## run the tests that take long, which `make test` leaves out
 	$(BIN)/python -m pytest -m slow --numprocesses=$(TEST_PROCESSES) \
 	  --dist=loadfile $(PYTEST_FLAGS)
+
+fuzz: $(STAMP) ## give hostile input to all readers, many times
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz $(PYTEST_FLAGS)
 
 # Other kernels add in another order: results must agree within rounding.
 numerictest: $(STAMP) ## run the numeric tests with the kernels of an old processor

@@ -1,6 +1,6 @@
 """Fixtures that every test file may use; none of them loads TensorFlow."""
 
-import importlib
+import importlib.util
 import os
 import random
 import signal
@@ -21,6 +21,24 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # be the processes that tests start and stop.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# `make fuzz` selects the longer profile.
+if importlib.util.find_spec("hypothesis"):  # not in Beam's environment
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "quick",
+        derandomize=True,
+        deadline=None,
+        max_examples=60,
+        suppress_health_check=list(HealthCheck),
+    )
+    quick = settings.get_profile("quick")
+    settings.register_profile(
+        "fuzz", quick, derandomize=False, max_examples=3000
+    )
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.toy_problem import Toy, make
@@ -36,14 +36,6 @@ from t2t_lite.training.config import (
     require_same,
 )
 
-settings.register_profile(
-    "quick",
-    derandomize=True,
-    deadline=None,
-    max_examples=60,
-    suppress_health_check=list(HealthCheck),
-)
-settings.load_profile("quick")
 SOME = settings(max_examples=25)  # of what takes long
 
 
