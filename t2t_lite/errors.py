@@ -15,6 +15,7 @@ _ADVICE = {
     errno.EROFS: "choose a path on a disk that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
+_MAX_LINE = 5000  # characters
 # Names of graph nodes in the messages of TensorFlow.
 _GRAPH_NODES = re.compile(r"\{\{\w+ [^}]*\}\}|\[\[.*?\]\]|\[Op:.*?\]")
 
@@ -84,7 +85,10 @@ def _is_tensorflow_error(error):
 def _text_of(error):
     """Return the line with the reason, without names of graph nodes."""
     text = str(error.message if _is_tensorflow_error(error) else error)
-    lines = [_GRAPH_NODES.sub("", line).strip() for line in text.splitlines()]
+    lines = [
+        _GRAPH_NODES.sub("", line[:_MAX_LINE]).strip()
+        for line in text.splitlines()
+    ]
     lines = [line for line in lines if line] or [type(error).__name__]
     # An error inside a graph has a traceback first and the reason last.
     traced = lines[0].startswith(("in user code", "Graph execution error"))

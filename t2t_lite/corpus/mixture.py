@@ -16,7 +16,7 @@ from t2t_lite.validators import file_path, text
 Pairs = Iterable[tuple[str, str]]
 
 _TOLERANCE = 0.01  # of the sum of shares, for three times 0.33
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,12 +143,13 @@ class TokenDetails:
                 prefixes = encoder.decode([tokens[:end] for end in ends])
                 words = words_of_prefixes(prefixes)
             else:
-                words = encoder.words_of_text(hypothesis.text)
+                words = encoder.words_of_text(hypothesis.text, len(tokens))
+            length = self._translator.max_length
             pairs = {
                 (target_word, source_word)
                 for end, start in enumerate(outputs["sources"][index])
                 if start != _NONE and end < len(tokens)
-                for source_word in self._source_words(source)[start]
+                for source_word in self._source_words(source, length)[start]
                 for target_word in words[end]
             }
             fields["alignment"] = [[s, t] for t, s in sorted(pairs)]

@@ -8,7 +8,7 @@ never stop the evaluation.
 
 import dataclasses
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -43,6 +43,10 @@ class Parameters:
     def same_label(self, one: str, other: str) -> bool:
         """Return True if two labels, or two tags, count as equal."""
         return _same(one, other, self.equal_labels)
+
+    def equal_to(self, label: str) -> set[str]:
+        """Return the labels that count as equal to a label, itself included."""
+        return {label}.union(*(p for p in self.equal_labels if label in p))
 
 
 def _same(one, other, pairs):
@@ -172,7 +176,7 @@ def score_lines(
     for number, pair in enumerate(zip(gold_lines, test_lines, strict=True), 1):
         gold = list(parse_trees(pair[:1], gold_name, number))
         try:
-            test = list(parse_trees(pair[1:], test_name, number))
+            test = list(parse_trees(pair[1:], test_name, number, True))
         except T2TLiteError as error:
             length = _read(gold, parameters).length
             scores.append(SentenceScore(ERROR, length, problem=str(error)))
@@ -205,7 +209,7 @@ def score_trees(
         _matched(gold.brackets, test.brackets, parameters),
         len(gold.brackets),
         len(test.brackets),
-        _crossing(gold.brackets, test.brackets),
+        _crossing(gold.brackets, test.brackets, length=len(gold.leaves)),
         len(gold.leaves),
         sum(parameters.same_label(a.label, b.label) for a, b in tags),
     )
@@ -293,29 +297,34 @@ def _difference(gold, test, parameters):
 
 def _matched(gold, test, parameters):
     """Count gold brackets with a matching test bracket; each matches once."""
-    unmatched = defaultdict(list)
-    for label, *span in test:
-        unmatched[tuple(span)].append(label)
+    unmatched = defaultdict(deque)  # indices of test brackets
+    for index, (label, *span) in enumerate(test):
+        label = label if parameters.labeled else ""
+        unmatched[label, *span].append(index)
     matched = 0
     for label, *span in gold:
-        labels = unmatched[tuple(span)]
-        for other in labels:
-            if not parameters.labeled or parameters.same_label(label, other):
-                labels.remove(other)
-                matched += 1
-                break
+        labels = parameters.equal_to(label) if parameters.labeled else {""}
+        found = [unmatched.get((other, *span)) for other in labels]
+        if found := list(filter(None, found)):
+            min(found).popleft()  # the first of them, as in EVALB
+            matched += 1
     return matched
 
 
-def _crossing(gold, test):
+def _crossing(gold, test, length):
     """Count test brackets that overlap a gold bracket without nesting."""
+    # The innermost gold bracket that begins before and ends after each word
+    # boundary crosses if any does, because gold brackets are nested.
+    innermost, opened, rest = [], [_Bracket("", -1, length + 1)], deque(gold)
+    for boundary in range(length + 1):
+        while opened[-1].end <= boundary:
+            opened.pop()
+        innermost.append(opened[-1])
+        while rest and rest[0].start == boundary:
+            opened.append(rest.popleft())
     return sum(
-        any(
-            a.start < b.start < a.end < b.end
-            or b.start < a.start < b.end < a.end
-            for a in gold
-        )
-        for b in test
+        innermost[x.start].end < x.end or innermost[x.end].start > x.start
+        for x in test
     )
 
 

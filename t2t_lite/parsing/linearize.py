@@ -118,28 +118,35 @@ def _balance(tokens, counts):
     to_come = sum(signs)  # future closing brackets minus opening ones
     balanced: list[str] = []
     labels: list[str] = []  # labels of the open brackets
+    opened: Counter[str] = Counter()  # their number by label
     for token, sign in zip(tokens, signs, strict=True):
         to_come -= sign
         if sign > 0:
-            number = _count_closed(token[1:], labels, to_come, counts)
-            balanced += [f"){labels.pop()}" for _ in range(number)]
+            label = token[1:]
+            is_open = opened[label] > 0
+            number = _count_closed(label, labels, is_open, to_come, counts)
+            closed = [labels.pop() for _ in range(number)]
+            balanced += [f"){label}" for label in closed]
+            opened.subtract(closed)
             continue
         balanced.append(token)
         if sign < 0:
             labels.append(token[1:])
+            opened[token[1:]] += 1
     counts["missing_closings"] += len(labels)
     return balanced + [f"){label}" for label in reversed(labels)]
 
 
-def _count_closed(label, labels, to_come, counts):
+def _count_closed(label, labels, is_open, to_come, counts):
     """Return the number of brackets that a closing bracket closes (rule 2)."""
     if labels and labels[-1] == label:
         return 1
     if not labels or to_come >= len(labels):
         counts["surplus_closings"] += 1
         return 0
-    if to_come < len(labels) - 1 and label in labels:
-        number = labels[::-1].index(label) + 1
+    if to_come < len(labels) - 1 and is_open:
+        depths = enumerate(reversed(labels), 1)
+        number = next(depth for depth, each in depths if each == label)
         counts["missing_closings"] += number - 1
         return number
     counts["mislabeled_closings"] += 1

@@ -389,7 +389,7 @@ def exchange_constituents(
 
     In a copy, a fifth of the constituents and words, selected at random with a
     fixed seed, are exchanged for others with the same label under the same
-    parent's label (arXiv:2101.00411, with labels as in section 3.3).
+    parent's label (arXiv:2101.00411).
 
     Example: `(S (NP (PRP I)) (VP (VBP do)))` and `(S (NP (NNP Al)) (VP (VBZ
     is)))` give `(S (NP (NNP Al)) (VP (VBP do)))`, among others.

@@ -96,15 +96,16 @@ def format_tree(tree: Tree) -> str:
       T2TLiteError: a word or tag is empty; or a word, tag or label contains a
         bracket or white space.
     """
-
-    def of_leaf(leaf):
-        return f"({_check_name(leaf.label)} {_check_name(leaf.word)})"
-
-    def of_bracket(bracket, children):
-        label = bracket.label and _check_name(bracket.label)
-        return f"({' '.join([label, *children])})"
-
-    return fold(tree, of_leaf, of_bracket)
+    parts = []
+    for event, node in walk(tree):
+        if event is OPEN:
+            parts.append(f" ({node.label and _check_name(node.label)}")
+        elif event is LEAF:
+            tag, word = _check_name(node.label), _check_name(node.word)
+            parts.append(f" ({tag} {word})")
+        else:
+            parts.append(")")
+    return "".join(parts)[1:]
 
 
 def _check_name(text):
@@ -165,7 +166,10 @@ def read_trees(path: PathLike) -> Iterator[Tree]:
 
 
 def parse_trees(
-    lines: Iterable[str], name: str = "The text", first_line: int = 1
+    lines: Iterable[str],
+    name: str = "The text",
+    first_line: int = 1,
+    allow_empty: bool = False,
 ) -> Iterator[Tree]:
     """Parse trees from lines of text, with their annotation.
 
@@ -176,9 +180,10 @@ def parse_trees(
     all its words get the tag `XX`, `(NP (XX the) (XX end))`.
 
     Raises:
-      T2TLiteError: brackets are not balanced, a word contains one, or text is
-        outside of brackets. The message contains `name`, the line, counted from
-        `first_line`, and the column (in characters, from 1).
+      T2TLiteError: brackets are not balanced, a word contains one, a bracket
+        has no word (unless `allow_empty`), or text is outside of brackets. The
+        message contains `name`, the line, counted from `first_line`, and the
+        column (in characters, from 1).
     """
     # For each open bracket: its line and column; its label, word and trees.
     opened: list[tuple[tuple[int, int], list[Any]]] = []
@@ -193,8 +198,11 @@ def parse_trees(
                 reason = f"{reprlib.repr(token)} is outside of brackets"
                 raise _error_at(name, position, reason)
             if token == ")":
-                opened.pop()
+                position, _ = opened.pop()
                 tree = _make_tree(contents)
+                if not (tree.word or tree.children or allow_empty):
+                    reason = f"the bracket ({tree.label}) has no word"
+                    raise _error_at(name, position, reason)
                 if len(contents) > 2 and isinstance(contents[2], str):
                     has_tags = False
                 if opened:

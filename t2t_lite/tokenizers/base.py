@@ -104,15 +104,17 @@ class Tokenizer(tf.Module):
                 )
         return [ids[piece] for piece in pieces]
 
-    def words_of_text(self, text: str) -> list[range]:
+    def words_of_text(
+        self, text: str, max_pieces: int | None = None
+    ) -> list[range]:
         """Return the indices of the words that each piece of a text covers.
 
         Example: "Two  men." in pieces "Two", " ", " men", "." -> 0, none, 1, 1.
+        Pieces after the first `max_pieces` are ignored.
         """
         (ids,) = self.encode_tf(tf.constant([to_valid_utf8(text)])).to_list()
-        return words_of_prefixes(
-            self.decode([ids[:n] for n in range(1, len(ids) + 1)])
-        )
+        ends = range(1, len(ids[:max_pieces]) + 1)
+        return words_of_prefixes(self.decode([ids[:end] for end in ends]))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         """Return the ids of each text, int32, without EOS, like `encode_tf`."""

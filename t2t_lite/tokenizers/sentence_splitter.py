@@ -40,7 +40,7 @@ def sentence_splitter(language: str) -> Callable[[str], list[str]]:
     def ends(text: str, found: re.Match) -> bool:
         rest = text[found.end() : found.end() + 9].lstrip(_OPENERS + " ")
         if found["mark"] is None or not rest:
-            return bool(found["mark"] is None and text[found.end() :])
+            return found["mark"] is None and found.end() < len(text)
         if unicodedata.category(rest[0]) not in ("Lu", "Lt", "Lo", "Nd"):
             return False  # a lower-case letter continues the sentence
         if found["mark"] != "." or found["closers"]:

@@ -13,7 +13,7 @@ from t2t_lite.errors import UsageError
 # At least one letter because a number is a share; no reserved pieces.
 _NAME = re.compile(
     r"<?(?!(?:pad|unk|s|0x[0-9A-F]{2})\b)"
-    r"([A-Za-z0-9_-]*[A-Za-z][A-Za-z0-9_-]*)>?"
+    r"([0-9_-]*+[A-Za-z][A-Za-z0-9_-]*)>?"
 )
 
 

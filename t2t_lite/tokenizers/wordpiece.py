@@ -47,7 +47,9 @@ class WordPieceVocabulary(base.Tokenizer):
         text = tf.strings.regex_replace(text, r"[\s\pZ\x00]", " ")
         return self._tokenizer.tokenize(text) + 2
 
-    def words_of_text(self, text: str) -> list[range]:
+    def words_of_text(
+        self, text: str, max_pieces: int | None = None
+    ) -> list[range]:
         rows = enumerate(self.encode(base.to_valid_utf8(text).split()))
         return [range(n, n + 1) for n, ids in rows for _ in ids]
 

@@ -31,7 +31,7 @@ from t2t_lite.validators import changed
 CARD = "card.md"
 _LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639, as the Hub reads it
 # The folders of a file in a word of a command.
-_FOLDERS = re.compile(r"[^=,:;]*[/\\]")
+_FOLDERS = re.compile(r"(?<![^=,:;])[^=,:;]*[/\\]")
 _CONDITIONS = ("weights", "beam_size", "alpha", "sentences", "signature")
 
 

@@ -103,11 +103,31 @@ def test_trees_may_share_a_line_and_a_file_may_have_none():
     assert not list(parse_trees(["", "  \n"]))
 
 
-def test_empty_constituents_are_read_and_written():
+def test_empty_constituents_are_read_on_request_and_written():
     empty = Tree("S", (Tree("NP"), Tree(""), Tree("NN", (), "a")))
-    assert tree("(S (NP ) () (NN a))") == empty
+    (found,) = parse_trees(["(S (NP ) () (NN a))"], allow_empty=True)
+    assert found == empty
     assert format_tree(empty) == "(S (NP) () (NN a))"
-    assert list(parse_trees(["(())"])) == [Tree("", (Tree(""),))]
+    found = parse_trees(["(())"], allow_empty=True)
+    assert list(found) == [Tree("", (Tree(""),))]
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("(S (NN a) (-LRB- () (NN b) (-RRB- )))", 18),
+        ("(S (NN a) (( ()) (NN b))", 14),
+        ("(S (NN a) (NP b () c))", 17),
+        ("(S (NN a) (-RRB- )))", 11),
+        ("(S (NN a) (NP) (NN b))", 11),
+        ("( )", 1),
+        ("(())", 2),
+        ("(S (() (NN a) ()))", 5),
+    ],
+)
+def test_a_bracket_without_a_word_is_named_with_its_place(text, column):
+    with pytest.raises(T2TLiteError, match=f"line 7, column {column}: "):
+        list(parse_trees([text], "a.mrg", 7))
 
 
 def test_a_no_break_space_is_part_of_its_word():
