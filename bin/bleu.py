@@ -2,7 +2,7 @@
 
 import argparse
 
-from t2t_lite.bin.cli import flags
+from t2t_lite.bin.cli import flags, io_paths
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
@@ -13,7 +13,7 @@ _TOKENIZERS = "13a|intl|char|none|zh|ja-mecab|ko-mecab"
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
-        "--hypothesis=FILE": "translations, one per line",
+        "--hypothesis=FILE": "translations, one per line; - is stdin",
         "--reference=FILE": "detokenized references, one per line",
         "--lowercase": "ignore case",
         "--tokenized": "also print the tokenized BLEU with split compounds "
@@ -34,6 +34,7 @@ def score_files(args: argparse.Namespace) -> None:
     flags.require(args, "hypothesis", "reference")
     both = {"tokenized": "target_language", "target_language": "tokenized"}
     flags.check_together(args, [("tokenized", "lowercase")], both)
+    io_paths.check_stdin(args.hypothesis, args.reference)
     hypotheses = list(read_lines(args.hypothesis))
     references = list(read_lines(args.reference))
     if len(hypotheses) != len(references):

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import command, flags, io_paths
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import (
     format_value,
@@ -20,7 +20,7 @@ from t2t_lite.parsing.trees import STRICT
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
-        "--gold=FILE": "bracketed trees, one per line",
+        "--gold=FILE": "bracketed trees, one per line; - is stdin",
         "--test=FILE": "parses of the same words, one per line; an empty line "
         "for a missing parse",
         "--parameters=FILE": "EVALB parameter file (default: COLLINS.prm)",
@@ -33,6 +33,7 @@ def _add_flags(parser: flags.Parser) -> None:
 def score_files(args: argparse.Namespace) -> None:
     """Print the scores of `--test` against `--gold`."""
     flags.require(args, "gold", "test")
+    io_paths.check_stdin(args.gold, args.test, args.parameters)
     parameters = bracket_f1.COLLINS
     if args.parameters:
         parameters = bracket_f1.read_parameters(args.parameters)

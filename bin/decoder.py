@@ -22,7 +22,7 @@ import t2t_lite
 from t2t_lite.api import LoadedTranslator
 from t2t_lite.bin.cli import command, flags, io_paths, runs
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.corpus.lines import open_compressed, strip_bom
+from t2t_lite.corpus.lines import STDIN, check_byte_lines, open_compressed
 from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.resumable_output import open_resumable
@@ -217,7 +217,7 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 
     Both are None for stdin and for pipes.
     """
-    if not (path and pathlib.Path(path).is_file()):
+    if path in (None, STDIN) or not pathlib.Path(path).is_file():
         return None, None
     sha256, count = hashlib.sha256(), 0
     with open_compressed(path) as file:
@@ -254,7 +254,7 @@ def _run_interactive(decode: Callable[..., Iterator[str]]) -> None:
         sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401 (adds a history to `input`)
-    lines = strip_bom(_typed_lines(), "stdin")
+    lines = check_byte_lines(_typed_lines(), STDIN)
     for number, line in enumerate(lines, 1):
         for result in decode([line], number):
             _print(result)

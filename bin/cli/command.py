@@ -64,7 +64,8 @@ class Command:
             return FAILED
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(encoding="utf-8")
+                # Names of files may not be UTF-8.
+                stream.reconfigure(encoding="utf-8", errors="backslashreplace")
         try:
             args = parser.parse_args(sys.argv[1:] if argv is None else argv)
             verbose = args.verbose

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command
-from t2t_lite.corpus.lines import read_byte_lines, strip_bom
+from t2t_lite.corpus.lines import STDIN, read_byte_lines
 from t2t_lite.decoding import resumable_output
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
 def check_paths(source: str | None, target: str | None) -> None:
     """Check that the input exists and the output can be written."""
+    source = None if source == STDIN else source
     if source and not pathlib.Path(source).exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
     if source and pathlib.Path(source).is_dir():
@@ -36,14 +37,17 @@ def check_paths(source: str | None, target: str | None) -> None:
             )
 
 
+def check_stdin(*paths: str | None) -> None:
+    """Raise UsageError if several inputs are stdin."""
+    if paths.count(STDIN) > 1:
+        raise UsageError(
+            "stdin (-) can be only one input: give a file for the others."
+        )
+
+
 def open_lines(path: str | None) -> Iterable[bytes]:
-    """Open the lines of a file, compressed or not, or of stdin, without BOM."""
-    if path:
-        return read_byte_lines(path)
-    if sys.stdin is None:
-        raise T2TLiteError("stdin is closed: open it, or give an input file.")
-    if sys.stdin.isatty():
+    """Open the lines of a file or of stdin, compressed or not, without BOM."""
+    path = path or STDIN
+    if path == STDIN and sys.stdin is not None and sys.stdin.isatty():
         command.note("Reading lines from the keyboard; Ctrl-D ends the input.")
-    # Never closed, because closing waits for the thread that reads ahead.
-    file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
-    return strip_bom(file, "stdin")
+    return read_byte_lines(path)

@@ -6,7 +6,8 @@ docs/your-text.md describes each filter.
 
 Lengths are counted in words, as in the tools that cleaned the corpora of
 arXiv:1706.03762. A word is a run of characters other than white space and
-punctuation; each punctuation mark counts as one more.
+punctuation; each punctuation mark counts as one more. In scripts without spaces
+between words, a word is one character, or up to four in alphabetic scripts.
 """
 
 import functools
@@ -28,7 +29,16 @@ DUPLICATES = "duplicates"  # `datagen` finds them in the whole corpus
 
 # ASCII, then quotes and inverted marks of Latin-1, then general and CJK.
 _PUNCTUATION = r"!-/:-@\[-`{-~\xa1\xab\xbb\xbf\u2010-\u205e\u3001-\u301f"
-_WORD = re.compile(rf"[^\s{_PUNCTUATION}]+|[{_PUNCTUATION}]")
+# Scripts without spaces: Han, kana and bopomofo; Thai, Lao, Myanmar and Khmer.
+_CHARACTERS = (
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u312f\u31a0-\u31ff\u3400-\u9fff"
+    "\uf900-\ufaff\uff66-\uff9f\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_LETTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\uaa60-\uaa7f"
+_WORD = re.compile(
+    rf"[^\s{_PUNCTUATION}{_CHARACTERS}{_LETTERS}]+|[{_LETTERS}]{{1,4}}"
+    rf"|[{_PUNCTUATION}{_CHARACTERS}]"
+)
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 # ASCII characters that do not end a word.
 _INSIDE = re.sub(
@@ -67,8 +77,10 @@ def _length_ratio(limit, source, target):
 
 def _control_characters(_, source, target):
     text = f"{source} {target}"
-    # `isprintable` is cheaper and sufficient for most texts.
-    return not text.isprintable() and bool(_CONTROL.search(text))
+    # U+FFFD replaces most of them; `isprintable` is cheaper than a search.
+    return "\ufffd" in text or bool(
+        not text.isprintable() and _CONTROL.search(text)
+    )
 
 
 def _true(value):

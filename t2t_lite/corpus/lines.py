@@ -1,47 +1,60 @@
 """Read the lines of text files, compressed or not; reject invalid text.
 
-A line is invalid if it contains invalid bytes or NUL. A file with many invalid
+U+FFFD replaces invalid bytes and control characters. A file with many invalid
 lines probably has another encoding. U+FFFD in valid UTF-8 is valid text.
 """
 
 import bz2
 import codecs
 import contextlib
+import functools
 import gzip
 import io
 import lzma
+import os
 import pathlib
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.files import PathLike
+from t2t_lite.progress import log
 
 
-def _open_zstd(path: PathLike, mode: Literal["rb"]) -> Any:
+def _open_zstd(file: BinaryIO) -> Any:
     try:
         from backports import zstd  # part of Python from 3.14 on
     except ImportError as error:
         raise T2TLiteError(
-            f"{path} requires backports.zstd: pip install 't2t-lite[zstd]'."
+            f"{file.name} requires backports.zstd: pip install "
+            "'t2t-lite[zstd]'."
         ) from error
-    return zstd.open(path, mode)
+    return zstd.open(file)
 
 
-_OPENERS: dict[str, Any] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": _open_zstd,
+# The first bytes of compressed data, and the function that opens it.
+_OPENERS: dict[str, tuple[bytes, Any]] = {
+    ".gz": (rb"\x1f\x8b", gzip.open),
+    ".bz2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", bz2.open),
+    ".xz": (rb"\xfd7zXZ\0", lzma.open),
+    ".zst": (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", _open_zstd),
 }
 COMPRESSED_SUFFIXES = tuple(_OPENERS)
+STDIN = "-"  # instead of a path
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
-# Surrogate escapes distinguish invalid UTF-8 from a U+FFFD in the file.
-_ESCAPED, _REPLACED = re.compile("[\udc80-\udcff]"), re.compile("\ufffd")
+# NUL, and surrogate escapes, which distinguish invalid UTF-8 from a U+FFFD in
+# the file.
+_BROKEN = "\0\ud800-\udfff"
+# The characters that XML forbids.
+_INVALID = re.compile(f"[{_BROKEN}\1-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_REFERENCE = re.compile("&#(?:x([0-9a-f]+)|([0-9]+));?", re.IGNORECASE)
 _CHECK_AFTER_LINES = 10_000  # shorter files are checked only at their end
+_FEW_LINES = 10  # with control characters: no error, even in a short file
+_PIECE = 1 << 16  # characters of a line of markup
 # The little-endian BOM of UTF-32 begins with the BOM of UTF-16.
 _OTHER_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 
@@ -69,85 +82,203 @@ def normalize_encoding(value: object) -> str:
 
 
 def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
-    r"""Yield the lines of a text file without their line ends.
+    r"""Yield the lines of a text file, or of STDIN, without their line ends.
 
-    Only `\n` and `\r\n` end a line; U+2028, U+0085, a form feed or a single
-    carriage return are part of the line. A BOM is skipped. Invalid bytes
-    become U+FFFD.
+    Only `\n` and `\r\n` end a line; U+2028, U+0085 or a single carriage return
+    are part of the line. A BOM is skipped. U+FFFD replaces invalid bytes and
+    control characters; the number of their lines is logged.
 
     Raises:
-      T2TLiteError: the file is missing, damaged or has too many invalid lines.
+      T2TLiteError: the file is missing or damaged, has too many invalid lines,
+        or has lines that end with `\r` only.
     """
-    errors, invalid = "replace", _REPLACED
-    if encoding.name == UTF_8:
-        errors, invalid = "surrogateescape", _ESCAPED
-    count = num_invalid = first = 0
+    for number, line in enumerate(_decode(path, encoding, "\n")):
+        if not number:
+            _check_line_end("\n" in line, "\r" in line[:-1], path)
+        yield line.removesuffix("\n").removesuffix("\r")
+
+
+def read_markup(path: PathLike, encoding: Encoding = CORPUS) -> Iterator[str]:
+    """Yield the text of an SGML or XML file in pieces, with any line ends.
+
+    In addition to `read_lines`, U+FFFD replaces references to invalid
+    characters, such as `&#11;`.
+    """
+    return _decode(path, encoding, None)
+
+
+def replace_invalid(text: str) -> str:
+    """Replace control characters by U+FFFD, as in `read_lines`."""
+    return text if text.isprintable() else _INVALID.sub("\ufffd", text)
+
+
+def _decode(path, encoding, newline):
+    """Yield lines, or pieces of markup if `newline` is None."""
+    is_utf_8 = encoding.name == UTF_8
+    errors = "surrogateescape" if is_utf_8 else "replace"
+    broken = re.compile(f"[{_BROKEN}]" if is_utf_8 else f"[{_BROKEN}\ufffd]")
+    count = num_broken = num_control = first = 0
 
     def check(min_count: int) -> None:
-        if num_invalid > encoding.max_invalid_ratio * max(count, min_count):
+        limit = encoding.max_invalid_ratio * max(count, min_count)
+        few = _FEW_LINES if limit else 0
+        if num_broken > limit or num_control > max(limit, few):
             raise T2TLiteError(
-                f"{path} must be {encoding.name.upper()} text; {num_invalid:,} "
-                f"of {count:,} lines have invalid bytes or NUL, first line "
-                f"{first:,}. Convert the file, or give its `encoding` "
-                "(`problem=text` only), such as windows-1252 or utf-16. "
-                "`max_invalid_ratio=1` disables this check."
+                f"{_name(path)} must be {encoding.name.upper()} text; "
+                f"{_summary(num_broken + num_control, count, first)}. Convert "
+                "the file, or give its `encoding` (`problem=text` only), such "
+                "as windows-1252 or utf-16. `max_invalid_ratio=1` disables "
+                "this check."
             )
 
     with open_compressed(path) as file:
         text = io.TextIOWrapper(
-            file, encoding.name, errors=errors, newline="\n"
+            file, encoding.name, errors=errors, newline=newline
         )
         try:
-            for count, line in enumerate(text, 1):
-                if "\0" in line or (
-                    not line.isascii() and invalid.search(line)
-                ):
-                    num_invalid, first = num_invalid + 1, first or count
+            for count, line in enumerate(text if newline else _pieces(text), 1):
+                if count == 1 and is_utf_8:
+                    _check_bom(line.encode(UTF_8, "surrogateescape"), path)
+                # `isprintable` is cheaper and sufficient for most lines.
+                is_suspect = not (
+                    is_utf_8 and line.rstrip("\r\n").isprintable()
+                )
+                is_broken = is_suspect and bool(broken.search(line))
+                if is_broken or (is_suspect and _INVALID.search(line)):
+                    num_broken += is_broken
+                    num_control += not is_broken
+                    first = first or count
                     check(_CHECK_AFTER_LINES)
-                    content = line.encode(UTF_8, "surrogateescape")
-                    line = content.decode(UTF_8, "replace")
-                if count == 1:
-                    line = line.removeprefix("\ufeff")
-                yield line.removesuffix("\n").removesuffix("\r")
+                    if is_utf_8:
+                        content = line.encode(UTF_8, "surrogateescape")
+                        line = content.decode(UTF_8, "replace")
+                    line = _INVALID.sub("\ufffd", line)
+                yield line.removeprefix("\ufeff") if count == 1 else line
         except UnicodeError as error:  # such as UTF-16 without a BOM
             raise T2TLiteError(
-                f"{path} is not {encoding.name.upper()} text: {error}. Give "
-                "the correct `encoding`."
+                f"{_name(path)} is not {encoding.name.upper()} text: {error}. "
+                "Give the correct `encoding`."
             ) from error
     check(0)
+    _log_invalid(path, num_broken + num_control, count, first)
+
+
+def _pieces(text):
+    """Yield text in pieces that contain references to valid characters only."""
+    rest = ""
+    while piece := text.readline(_PIECE):
+        piece, rest = rest + piece, ""
+        if not piece.endswith("\n") and (start := piece.rfind("&", -20)) >= 0:
+            piece, rest = piece[:start], piece[start:]  # may be incomplete
+        yield _REFERENCE.sub(_check_reference, piece)
+    yield _REFERENCE.sub(_check_reference, rest)
+
+
+def _check_reference(match):
+    """Return a valid reference, or a control character for an invalid one."""
+    digits = (match[1] or match[2]).lstrip("0")[:8]  # enough for any character
+    code = int(digits or "0", 16 if match[1] else 10)
+    is_valid = code <= sys.maxunicode and not _INVALID.match(chr(code))
+    return match[0] if is_valid else "\1"
 
 
 def read_byte_lines(path: PathLike) -> Iterator[bytes]:
-    r"""Yield the lines of a UTF-8 file as bytes without `\n` or `\r\n`."""
+    r"""Yield the lines of a UTF-8 file, or of STDIN, as bytes.
+
+    See `check_byte_lines`.
+    """
     with open_compressed(path) as file:
-        for line in strip_bom(file, str(path)):
-            yield line.removesuffix(b"\n").removesuffix(b"\r")
+        yield from check_byte_lines(file, path)
 
 
-def strip_bom(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield lines without a BOM; raise T2TLiteError for the BOM of UTF-16."""
-    lines = iter(lines)
-    for first in lines:
-        if first.startswith(_OTHER_BOMS):
-            raise T2TLiteError(
-                f"{name} must be UTF-8 text; it has the byte order mark of "
-                "UTF-16 or UTF-32. Convert it, for example with iconv."
-            )
-        yield first.removeprefix(codecs.BOM_UTF8)
-        yield from lines
+def check_byte_lines(lines: Iterable[bytes], path: PathLike) -> Iterator[bytes]:
+    r"""Yield lines without a BOM and without `\n` or `\r\n`.
+
+    The number of lines with invalid bytes or NUL is logged.
+
+    Raises:
+      T2TLiteError: a BOM of another encoding, or lines that end with `\r` only.
+    """
+    count = num_invalid = first = 0
+    for count, line in enumerate(lines, 1):
+        if count == 1:
+            _check_bom(line, path)
+            _check_line_end(b"\n" in line, b"\r" in line[:-1], path)
+            line = line.removeprefix(codecs.BOM_UTF8)
+        try:
+            is_valid = "\0" not in line.decode()
+        except UnicodeDecodeError:
+            is_valid = False
+        if not is_valid:
+            num_invalid, first = num_invalid + 1, first or count
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
+    _log_invalid(path, num_invalid, count, first)
+
+
+def _name(path):
+    return "stdin" if path == STDIN else path
+
+
+def _check_bom(start, path):
+    if start.startswith(_OTHER_BOMS):
+        raise T2TLiteError(
+            f"{_name(path)} must be UTF-8 text; it has the byte order mark of "
+            "UTF-16 or UTF-32. Convert it, for example with iconv, or give its "
+            "`encoding` (`problem=text` only)."
+        )
+
+
+def _check_line_end(has_line_feed, has_carriage_return, path):
+    if has_carriage_return and not has_line_feed:
+        raise T2TLiteError(
+            f"{_name(path)} must end its lines with LF or CR LF; it has CR "
+            "only. Convert it, for example with tr '\\r' '\\n'."
+        )
+
+
+def _summary(number, count, first):
+    return (
+        f"{number:,} of {count:,} lines have invalid bytes or control "
+        f"characters, first line {first:,}"
+    )
+
+
+def _log_invalid(path, number, count, first):
+    if number:
+        summary = _summary(number, count, first)
+        _log_once(f"{_name(path)}: {summary}. U+FFFD replaces them.")
+
+
+_log_once = functools.lru_cache(log)  # a corpus is read several times
 
 
 @contextlib.contextmanager
 def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
-    """Open a file for reading; decompress it if its suffix says so.
+    """Open a file, or STDIN, for reading; decompress compressed data.
 
     Raises:
       T2TLiteError: the file is missing, unreadable or damaged, also if this
         occurs while it is read.
     """
     try:
-        opener = _OPENERS.get(pathlib.Path(path).suffix, open)
-        with opener(path, "rb") as file:
+        with contextlib.ExitStack() as stack:
+            file: Any
+            if path == STDIN:
+                if sys.stdin is None:
+                    raise T2TLiteError("stdin is closed: give an input file.")
+                # Not closed, because closing waits for a thread that reads it.
+                file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+            else:
+                file = stack.enter_context(open(path, "rb"))
+            start = file.peek(10)
+            for magic, opener in _OPENERS.values():
+                if re.match(magic, start):
+                    file = opener(file)
+                    break
+            else:
+                suffix = pathlib.Path(path).suffix.lower()
+                if start and suffix in _OPENERS:
+                    raise damaged(path, "it is not compressed data")
             yield file
     except OSError as error:
         if error.errno:
@@ -164,6 +295,27 @@ def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
         raise
 
 
+def require_files(paths: Iterable[str]) -> None:
+    """Raise T2TLiteError if a path is missing, a pipe or another non-file."""
+    missing = [path for path in paths if not os.path.isfile(path)]
+    for path in missing:
+        refuse_pipe(path)
+    if missing:
+        raise T2TLiteError(f"Missing or not a file: {', '.join(missing)}.")
+
+
+def refuse_pipe(path: PathLike) -> None:
+    """Raise T2TLiteError for a pipe or STDIN, which is readable only once."""
+    is_stdin = os.path.basename(path) == STDIN
+    if is_stdin or pathlib.Path(path).is_fifo():
+        raise T2TLiteError(
+            f"{STDIN if is_stdin else path} is a pipe, but a corpus is read "
+            "several times: write the data to a file, compressed or not, and "
+            "give its name."
+        )
+
+
 def damaged(path: PathLike, reason: object) -> T2TLiteError:
     """Return the error for a damaged file."""
-    return T2TLiteError(f"{path} is damaged: {reason}. Get the file again.")
+    name = _name(path)
+    return T2TLiteError(f"{name} is damaged: {reason}. Get the file again.")

@@ -1,9 +1,10 @@
 """Read the two sides of a corpus from two files, or from one file with both.
 
 Line i of one file translates line i of the other; in SGML test sets, segment i
-of the other. A file with both sides is TSV, JSON lines or TMX.
+of the other. A file with both sides is TSV, JSON lines, TMX or Parquet.
 """
 
+import codecs
 import html
 import itertools
 import json
@@ -15,25 +16,41 @@ from collections.abc import Iterator, Sequence
 from t2t_lite.corpus.lines import (
     COMPRESSED_SUFFIXES,
     CORPUS,
+    UTF_8,
     Encoding,
     damaged,
+    normalize_encoding,
     open_compressed,
     read_lines,
+    read_markup,
+    refuse_pipe,
+    replace_invalid,
 )
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.files import PathLike
 
 FilePair = tuple[pathlib.Path, pathlib.Path]
-FORMATS = (".tsv", ".jsonl", ".tmx")
+FORMATS = (".tsv", ".jsonl", ".tmx", ".parquet")
 
-_COMPRESSED = "|".join(map(re.escape, COMPRESSED_SUFFIXES))
+_COMPRESSED = f"(?i:{'|'.join(map(re.escape, COMPRESSED_SUFFIXES))})"
 _SGML = r"\.sgml?"
 # Errors raised while reading invalid or unexpected JSON.
 _INVALID_RECORD = (
     *(ValueError, RecursionError, KeyError),
     *(TypeError, AttributeError),
 )
+_KEYS = ("source", "target")  # the default keys of a record
+_HUB_KEY = "translation"  # of texts by language on the Hugging Face Hub
+_ROWS = 4096  # of a Parquet file, in memory at a time
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_XML_STARTS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+    b"<\0": "utf-16-le",
+    b"\0<": "utf-16-be",
+}
 # Elements of TMX that contain formatting codes, not text.
 _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
@@ -145,8 +162,8 @@ def _read_sgml(path, encoding):
     "<" within a segment is text. Example: `<seg id="1"> 1 <2 &amp; 3 </seg>`
     gives "1 <2 & 3".
     """
-    content = "\n".join(read_lines(path, encoding))
-    _, *segments = re.split(r"<seg\b", content, flags=re.IGNORECASE)
+    content = "".join(read_markup(path, encoding))
+    _, *segments = re.split(r"<seg(?=[\s>])", content, flags=re.IGNORECASE)
     if not segments:
         raise T2TLiteError(f"{path} is not an SGML test set: it has no <seg>.")
     for segment in segments:
@@ -158,15 +175,28 @@ def _read_sgml(path, encoding):
 def format_of(path: PathLike) -> str:
     """Return a file's format by its name; raise UsageError for another one."""
     name = pathlib.Path(path)
-    suffix = (
-        name.with_suffix("") if name.suffix in COMPRESSED_SUFFIXES else name
-    ).suffix
+    if name.suffix.lower() in COMPRESSED_SUFFIXES:
+        name = name.with_suffix("")
+    suffix = name.suffix.lower()
     if suffix not in FORMATS:
+        refuse_pipe(path)
         raise UsageError(
             f"A file of pairs must end in {', '.join(FORMATS)}, optionally "
             f"followed by {', '.join(COMPRESSED_SUFFIXES)} (got {path})."
         )
     return suffix
+
+
+def _numbered_lines(path, encoding):
+    """Yield (number, line) from 1, without blank lines at the end."""
+    blank = []
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        if not line.strip(" "):
+            blank.append((number, line))
+            continue
+        yield from blank
+        blank.clear()
+        yield number, line
 
 
 def read_tsv(
@@ -175,11 +205,12 @@ def read_tsv(
     r"""Yield the two texts of each line of a TSV file, compressed or not.
 
     Example: `a b\tA B\n` gives `("a b", "A B")`. TSV has no quotes or escapes.
+    Blank lines at the end are ignored.
 
     Raises:
       T2TLiteError: a line does not have one TAB, or the file is invalid.
     """
-    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
+    for number, line in _numbered_lines(path, encoding):
         texts = line.split("\t")
         if len(texts) != 2:
             raise T2TLiteError(
@@ -191,40 +222,92 @@ def read_tsv(
 
 def read_json_lines(
     path: PathLike,
-    source_key: str = "source",
-    target_key: str = "target",
+    source_key: str = _KEYS[0],
+    target_key: str = _KEYS[1],
     encoding: Encoding = CORPUS,
+    languages: Sequence[str] = ("", ""),
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts under two keys of the JSON object on each line of a file.
 
-    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`.
-    A lone surrogate becomes U+FFFD.
+    Example: `{"source": "a", "target": "A", "id": 7}` gives `("a", "A")`. The
+    keys "t.xx" and "t.yy", or the default keys and the `languages` "xx" and
+    "yy" for the name "translation", select the texts of
+    `{"translation": {"xx": "a", "yy": "A"}}`, as on the Hugging Face Hub.
+    U+FFFD replaces lone surrogates and control characters. Blank lines at the
+    end are ignored.
 
     Raises:
       T2TLiteError: a line has no such object, or the file is invalid.
     """
-    for number, line in enumerate(read_lines(path, encoding=encoding), 1):
+    keys = source_key, target_key
+    for number, line in _numbered_lines(path, encoding):
         try:
-            record = json.loads(line)
-            source, target = (
-                record[key].encode("utf-8", "surrogatepass")
-                for key in (source_key, target_key)
-            )
+            yield _texts(json.loads(line), keys, languages)
         except _INVALID_RECORD as error:
-            raise T2TLiteError(
-                "Each line must be a JSON object with strings under "
-                f"{source_key!r} (`source_key`) and {target_key!r} "
-                f"(`target_key`); got {reprlib.repr(line)} in {path}, line "
-                f"{number}."
-            ) from error
-        yield (
-            source.decode("utf-8", "replace"),
-            target.decode("utf-8", "replace"),
-        )
+            place = f"{path}, line {number}"
+            raise _record_error(place, line, keys) from error
+
+
+def read_parquet(
+    path: PathLike,
+    source_key: str = _KEYS[0],
+    target_key: str = _KEYS[1],
+    languages: Sequence[str] = ("", ""),
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts of each row of a Parquet file, as `read_json_lines`."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise T2TLiteError(
+            f"{path} requires pyarrow: pip install 't2t-lite[parquet]'."
+        ) from error
+    keys = source_key, target_key
+    columns = [*keys, *(x.split(".")[0] for x in keys), _HUB_KEY, *languages]
+    number = itertools.count()
+    try:
+        with parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            for batch in file.iter_batches(_ROWS, columns=columns):
+                for row in batch.to_pylist():
+                    next(number)
+                    yield _texts(row, keys, languages)
+    except (ArrowException, OSError) as error:
+        raise damaged(path, format_error(error, place=False)) from error
+    except _INVALID_RECORD as error:
+        place = f"{path}, row {next(number)}"
+        raise _record_error(place, names, keys) from error
+
+
+def _texts(record, keys, languages):
+    """Return the two texts of a record; raise _INVALID_RECORD without them."""
+    if keys == _KEYS and not record.keys() & keys:
+        prefix = f"{_HUB_KEY}." if _HUB_KEY in record else ""
+        keys = [f"{prefix}{language}" for language in languages]
+    texts = []
+    for key in keys:
+        value = record
+        for name in [key] if key in record else key.split("."):
+            value = value[name]
+        text = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        texts.append(replace_invalid(text))
+    return tuple(texts)
+
+
+def _record_error(place, content, keys):
+    return T2TLiteError(
+        "A record must have texts under the keys "
+        f"{keys[0]!r} (`source_key`) and {keys[1]!r} (`target_key`), such as "
+        f"{_HUB_KEY}.en, or under {_HUB_KEY!r} and both languages "
+        "(`source_language`, `target_language`); got "
+        f"{reprlib.repr(content)} in {place}."
+    )
 
 
 def read_tmx(
-    path: PathLike, source_language: str, target_language: str
+    path: PathLike,
+    source_language: str,
+    target_language: str,
+    encoding: Encoding = CORPUS,
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts in two languages of each `<tu>` of a TMX file.
 
@@ -235,7 +318,8 @@ def read_tmx(
 
     A language without a region matches all of its regions. A missing language
     gives ""; several texts in a language give several pairs. Line ends become
-    spaces. Only one unit is in memory at a time.
+    spaces. Only one unit is in memory at a time. Only the limit of invalid text
+    of `encoding` counts, because the file declares its encoding.
 
     Raises:
       T2TLiteError: the file is damaged or has no text in one of the languages.
@@ -246,7 +330,8 @@ def read_tmx(
 
     languages = list(map(normalize, (source_language, target_language)))
     found: set[str] = set()
-    for unit in _units(path):
+    has_segment = False
+    for unit in _units(path, encoding.max_invalid_ratio):
         sides: tuple[list[str], list[str]] = ([], [])
         for variant in unit.iterchildren("{*}tuv"):
             language = variant.get(_XML_LANG) or variant.get("lang") or ""
@@ -255,39 +340,64 @@ def read_tmx(
                 if language == name or language.startswith(f"{name}-"):
                     segments = variant.iterchildren("{*}seg")
                     side += [_segment_text(each, path) for each in segments]
+        has_segment = has_segment or any(sides)
         yield from itertools.product(*(side or [""] for side in sides))
+    if not found:
+        raise T2TLiteError(f"{path} has no <tu> with a <tuv>: it has no text.")
     for name in languages:
-        if found and not any(f"{x}-".startswith(f"{name}-") for x in found):
+        if not any(f"{x}-".startswith(f"{name}-") for x in found):
             raise T2TLiteError(
                 f"{path} has no text in {name!r}; it has "
                 f"{', '.join(map(repr, sorted(found)))}."
             )
+    if not has_segment:
+        raise T2TLiteError(f"{path} has no <seg> in a <tuv>: it has no text.")
 
 
-def _units(path):
+def _units(path, max_invalid_ratio):
     """Yield each `<tu>`; free it when the next one is read."""
     from lxml import etree
 
-    with open_compressed(path) as file:
-        # For security, no DTD or external entity is loaded.
-        units = etree.iterparse(
-            file,
-            tag="{*}tu",
-            resolve_entities=False,
-            load_dtd=False,
-            no_network=True,
-        )
-        try:
-            for _, unit in units:
+    # For security, no DTD or external entity is loaded.
+    parser = etree.XMLPullParser(
+        ("end",),
+        tag="{*}tu",
+        encoding=UTF_8,
+        resolve_entities=False,
+        load_dtd=False,
+        no_network=True,
+    )
+    encoding = Encoding(_xml_encoding(path), max_invalid_ratio)
+    try:
+        for piece in read_markup(path, encoding):
+            parser.feed(piece.encode())
+            for _, unit in parser.read_events():
                 yield unit
                 unit.clear()
                 while unit.getprevious() is not None:
                     del unit.getparent()[0]
-        except etree.XMLSyntaxError as error:
-            # The exception does not always contain the line number.
-            first = next(iter(units.error_log), None)
-            reason = f"line {first.line}: {first.message}" if first else error
-            raise damaged(path, reason) from error
+            # After some errors the parser would begin a new document.
+            for error in parser.feed_error_log.filter_from_fatals():
+                raise damaged(path, f"line {error.line}: {error.message}")
+        parser.close()
+    except etree.XMLSyntaxError as error:
+        raise damaged(path, f"line {error.lineno}: {error.msg}") from error
+
+
+def _xml_encoding(path):
+    """Return the encoding of an XML file by its BOM, NULs or declaration."""
+    with open_compressed(path) as file:
+        start = file.read(200)
+    for first, name in _XML_STARTS.items():
+        if start.startswith(first):
+            return name
+    match = re.match(rb"[^>]*\sencoding\s*=\s*[\"']([\w.:-]+)", start)
+    name = match[1].decode() if match else UTF_8
+    try:
+        name = normalize_encoding(name)
+    except ValueError as error:
+        raise damaged(path, f"unknown encoding {name!r}") from error
+    return UTF_8 if b"\0" in "a".encode(name) else name  # a wrong declaration
 
 
 def _segment_text(segment, path):

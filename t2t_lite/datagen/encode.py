@@ -33,7 +33,7 @@ CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
 MIN_CHUNKS_FOR_POOL = 5
 _QUEUED_CHUNKS = 2  # per process
 
-_INVALID_BY_CHARACTER = {"\ufffd": "invalid UTF-8", "\0": "NUL"}
+_INVALID_BY_CHARACTER = {"\ufffd": "invalid characters", "\0": "NUL"}
 INVALID_TEXT = tuple(_INVALID_BY_CHARACTER.values())
 
 # A fixed-size description of a record.

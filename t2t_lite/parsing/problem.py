@@ -7,7 +7,6 @@ section 6.3; arXiv:1412.7449).
 import collections
 import dataclasses
 import itertools
-import os
 import pathlib
 import random
 import re
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES
+from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES, require_files
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
 from t2t_lite.parsing import trees
@@ -213,9 +212,7 @@ class ParsingProblem(Problem):
         )
 
     def check_sources(self, raw: RawFiles) -> None:
-        missing = [p for p in self._additional_files() if not os.path.isfile(p)]
-        if missing:
-            raise T2TLiteError(f"trees: no such file: {', '.join(missing)}.")
+        require_files(self._additional_files())
         super().check_sources(raw)
 
     def output_constraint(self, encoders: Mapping[str, Any]) -> Any:

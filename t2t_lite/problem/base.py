@@ -117,9 +117,20 @@ class Problem:
         """Yield the training text of a vocabulary: filtered pairs of train."""
         drop_reason = filters.make_filter(self.filters, self.source_tags)
         label = f"{self.base_name} train"
+        dropped: collections.Counter[str] = collections.Counter()
+        num_pairs = 0
         for pair in validate_pairs(self.samples("train", raw), label):
-            if not drop_reason(*pair):
+            num_pairs += 1
+            if reason := drop_reason(*pair):
+                dropped[reason] += 1
+            else:
                 yield from pair
+        if num_pairs and num_pairs == dropped.total():
+            counts = ", ".join(f"{k} {n:,}" for k, n in dropped.items())
+            raise T2TLiteError(
+                f"The filters drop all {num_pairs:,} pairs of {label} "
+                f"({counts}): change `filters`."
+            )
 
     def vocabulary_files(self) -> dict[str, str]:
         """Return the names of the vocabulary files of `inputs` and `targets`.
@@ -267,6 +278,7 @@ class Text2TextProblem(Problem):
 
     source_language: str = ""
     target_language: str = ""
+    _character_coverage: float = 0.9999  # as in SentencePieceTokenizer.train
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -291,6 +303,7 @@ class Text2TextProblem(Problem):
                 pathlib.Path(data_dir) / name,
                 seed,
                 self.source_tags,
+                self._character_coverage,
             )
 
     def evaluate(

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import os
 import pathlib
 import re
 import shutil
@@ -18,12 +17,14 @@ from t2t_lite.corpus.lines import (
     UTF_8,
     Encoding,
     normalize_encoding,
+    require_files,
 )
 from t2t_lite.corpus.mixture import Corpus
 from t2t_lite.corpus.parallel import (
     format_of,
     read_json_lines,
     read_parallel,
+    read_parquet,
     read_tmx,
     read_tsv,
 )
@@ -91,7 +92,8 @@ class TextOptions(ProblemOptions):
     )
     pairs: _Corpora = setting(
         None,
-        "both sides in one file: .tsv (one TAB per line), .jsonl or .tmx; or "
+        "both sides in one file: .tsv (one TAB per line), .jsonl, .tmx or "
+        ".parquet; or "
         "several files as FILE[:SHARE][:TAG],..., where SHARE is a fraction of "
         "the training pairs and TAG is put before the source texts, such as "
         "news.tsv:0.7:news,web.tsv:0.3:web",
@@ -107,13 +109,20 @@ class TextOptions(ProblemOptions):
         None, "like `pairs`, for the test split, without shares"
     )
     source_language: str | None = setting(
-        None, "source language for reports and .tmx files, such as en", "CODE"
+        None,
+        "source language for reports, .tmx files, and .jsonl and .parquet "
+        "files of the Hugging Face Hub, such as en",
+        "CODE",
     )
     target_language: str | None = setting(
-        None, "target language for reports and .tmx files, such as de", "CODE"
+        None, "like `source_language`, such as de", "CODE"
     )
-    source_key: str = setting("source", "key of the source in .jsonl", "KEY")
-    target_key: str = setting("target", "key of the target in .jsonl", "KEY")
+    source_key: str = setting(
+        "source",
+        "key of the source in .jsonl and .parquet, such as translation.en",
+        "KEY",
+    )
+    target_key: str = setting("target", "like `source_key`", "KEY")
     encoding: Annotated[str, Validator(ENCODING, normalize_encoding)] = setting(
         UTF_8, "encoding of the text files, such as windows-1252", "NAME"
     )
@@ -133,6 +142,12 @@ class TextOptions(ProblemOptions):
         Text2TextProblem.vocab_size,
         "vocabulary size in pieces, special pieces and bytes included",
         "V",
+    )
+    character_coverage: Annotated[float, real(above=0, at_most=1)] = setting(
+        0.9999,
+        "fraction of the characters of the text that get a piece, the most "
+        "frequent ones first; bytes encode the others",
+        "X",
     )
     shared_vocabulary: bool = setting(True, "one vocabulary for both sides")
     vocabulary: _File = setting(
@@ -164,16 +179,20 @@ class TextOptions(ProblemOptions):
                 self.vocabulary
                 and self.vocab_size != Text2TextProblem.vocab_size
             ),
+            "`vocabulary` conflicts with `character_coverage`.": (
+                self.vocabulary and "character_coverage" in changed(self)
+            ),
             "`vocabulary` conflicts with `separate_vocabularies`: both sides "
             "share it.": (self.vocabulary and not self.shared_vocabulary),
             "A .tmx file requires `source_language` and `target_language`.": (
                 ".tmx" in formats and not languages
             ),
-            f"`{'` and `'.join(sorted(keys))}` requires a .jsonl file.": (
-                keys and ".jsonl" not in formats
+            f"`{'` and `'.join(sorted(keys))}` requires a .jsonl or .parquet "
+            "file.": (keys and not formats & {".jsonl", ".parquet"}),
+            "`encoding` is not supported for .tmx and .parquet files, which "
+            "declare theirs.": (
+                self.encoding != UTF_8 and formats <= {".tmx", ".parquet", ""}
             ),
-            "`encoding` is not supported for .tmx files, which declare "
-            "theirs.": (self.encoding != UTF_8 and formats <= {".tmx", ""}),
             "`holdout` requires a split without files.": (
                 self.holdout and "" not in formats
             ),
@@ -234,6 +253,7 @@ class TextFiles(Text2TextProblem):
         other.base_name = other.options.get("name", type(self).base_name)
         other.name = other.base_name + ("_rev" if self.reversed else "")
         other.vocab_size = settings.vocab_size
+        other._character_coverage = settings.character_coverage
         other.filters = settings.filters or {}
         other.source_language = settings.source_language or ""
         other.target_language = settings.target_language or ""
@@ -312,9 +332,7 @@ class TextFiles(Text2TextProblem):
         corpora = itertools.chain(*self.settings.corpora.values())
         paths = [path for corpus in corpora for path in corpus.files]
         paths += filter(None, [self.settings.vocabulary])
-        missing = [path for path in paths if not os.path.isfile(path)]
-        if missing:
-            raise T2TLiteError(f"Missing or not a file: {', '.join(missing)}.")
+        require_files(paths)
         for path in paths:
             raw.record_source(path)
 
@@ -403,16 +421,16 @@ class TextFiles(Text2TextProblem):
         file = files[0]
         if len(files) == 2:
             return read_parallel(file, files[1], encoding)
+        keys = settings.source_key, settings.target_key
+        languages = self.source_language, self.target_language
         match format_of(file):
             case ".tmx":
-                return read_tmx(
-                    file, self.source_language, self.target_language
-                )
+                return read_tmx(file, *languages, encoding)
             case ".tsv":
                 return read_tsv(file, encoding)
-        return read_json_lines(
-            file, settings.source_key, settings.target_key, encoding
-        )
+            case ".parquet":
+                return read_parquet(file, *keys, languages)
+        return read_json_lines(file, *keys, encoding, languages)
 
     @functools.cached_property
     def _held_out(self):

@@ -4,6 +4,7 @@ import array
 import collections
 import io
 import itertools
+import math
 import pathlib
 import random
 import re
@@ -30,6 +31,7 @@ from t2t_lite.tokenizers.base import (
 
 # A larger corpus is sampled for its vocabulary to limit memory.
 MAX_VOCABULARY_LINES = 1_000_000
+_MIN_COVERAGE = 0.98  # of the trainer
 _CHUNK = 10_000  # characters; the trainer limits the length of lines
 _MIN_SIZE, _MAX_SIZE = UNK_ID + 1, 2**31 - 1  # the trainer's range of sizes
 # The trainer drops lines with these characters; a space replaces them.
@@ -153,12 +155,14 @@ class SentencePieceTokenizer(Tokenizer):
         path: PathLike,
         seed: int = 0,
         tags: Sequence[str] = (),
+        character_coverage: float = 0.9999,
     ) -> "SentencePieceTokenizer":
         """Learn a vocabulary and write it to `path`.
 
         The same arguments give the same file. A corpus with more lines than
         MAX_VOCABULARY_LINES is sampled at random, by `seed`. The size includes
-        3 special pieces and 256 bytes. Each of `tags` becomes one piece.
+        3 special pieces and 256 bytes. Each of `tags` becomes one piece. Bytes
+        encode the rarest characters, beyond `character_coverage` of the text.
 
         Raises:
           T2TLiteError: there is no text, or `vocab_size` is too large or too
@@ -170,7 +174,8 @@ class SentencePieceTokenizer(Tokenizer):
                 "A vocabulary requires text; got a corpus without text. Check "
                 "the files of the train split."
             )
-        write_vocabulary(path, _train_model(sample, vocab_size, tags))
+        model = _train_model(sample, vocab_size, tags, character_coverage)
+        write_vocabulary(path, model)
         return cls(path)
 
 
@@ -273,12 +278,14 @@ def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
 
 
 def _train_model(
-    lines: list[str], vocab_size: int, tags: Sequence[str]
+    lines: list[str], vocab_size: int, tags: Sequence[str], coverage: float
 ) -> bytes:
     """Train a BPE model and return its bytes, the same for equal arguments."""
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
+    if coverage < _MIN_COVERAGE:
+        lines, coverage = _remove_rare(lines, coverage), 1.0
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         rules = [
@@ -302,7 +309,7 @@ def _train_model(
                 unk_surface="\ufffd",
                 user_defined_symbols=list(tags),
                 byte_fallback=True,
-                character_coverage=0.9999,  # bytes encode the rarest ones
+                character_coverage=coverage,  # bytes encode the rarest ones
                 # The only normalization is the escape of U+2581.
                 normalization_rule_tsv=str(paths[0]),
                 denormalization_rule_tsv=str(paths[1]),
@@ -317,6 +324,11 @@ def _train_model(
             if found := re.search(r" (<=|vs) (\d+)", str(error)):
                 words = {"<=": "at most", "vs": "at least"}
                 bound = f"{words[found[1]]} {found[2]} for this corpus"
+                # Without the special pieces, the bytes, the tags and a space.
+                room = vocab_size - _MIN_SIZE - 256 - len(tags) - 1
+                if found[1] == "vs" and room > 0:
+                    largest = _coverage_of(lines, room)
+                    bound += f", or `character_coverage` at most {largest:g}"
             raise T2TLiteError(
                 f"vocab_size must be {bound}; got vocab_size={vocab_size}."
             ) from error
@@ -325,6 +337,29 @@ def _train_model(
     proto.normalizer_spec.ClearField("normalization_rule_tsv")
     proto.denormalizer_spec.ClearField("normalization_rule_tsv")
     return proto.SerializeToString(deterministic=True)
+
+
+def _remove_rare(lines: list[str], coverage: float) -> list[str]:
+    """Replace the rarest characters, beyond the coverage, by spaces."""
+    counts = _count_characters(lines)
+    left = coverage * counts.total()
+    rare = {}
+    for character, count in counts.most_common():
+        if left < count:
+            rare[ord(character)] = " "
+        left -= count
+    return [line.translate(rare) for line in lines]
+
+
+def _coverage_of(lines: list[str], number: int) -> float:
+    """Return the coverage of the most frequent characters, rounded down."""
+    counts = _count_characters(lines)
+    covered = sum(count for _, count in counts.most_common(number))
+    return math.floor(1000 * covered / counts.total()) / 1000
+
+
+def _count_characters(lines: list[str]) -> collections.Counter[str]:
+    return collections.Counter(itertools.chain.from_iterable(lines))
 
 
 def _remap_special_ids(model: bytes) -> tuple[bytes, bool]:
