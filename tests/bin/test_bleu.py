@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import random
 
 import pytest
@@ -36,7 +37,7 @@ def score(run_command):
 
 def test_identical_files_score_100(run_command, score, files):
     # Unicode's line separators do not end a line.
-    lines = ["one\u2028still one\x0bstill one more\r", "", "Zwei Hunde ."]
+    lines = ["one\u2028still one\x85still one more\r", "", "Zwei Hunde ."]
     flags = files(lines, lines)
     report = score(*flags)
     assert set(report) == {"metric", "score", "signature", "sentences"}
@@ -102,6 +103,27 @@ def test_missing_files_and_flags_are_named(run_command, files, tmp_path):
     missing = f"--hypothesis={tmp_path}/no"
     code, _, err = run_command("bleu", missing, files([], [])[1])
     assert code == 1 and f"{tmp_path}/no" in err
+
+
+@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}])
+def test_names_that_are_not_utf_8_are_printed(run_process, files, locale):
+    # In C, Python would change the locale.
+    more = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"} if locale else {}
+    _, reference = files([], [])
+    for name in (b"caf\xe9", "caf\xe9".encode()):
+        done = run_process(
+            "bleu",
+            f"--hypothesis={os.fsdecode(name)}",
+            reference,
+            env=os.environ | locale | more,
+        )
+        assert done.returncode == 1 and done.stderr.count("\n") == 1
+        assert "caf" in done.stderr and "No such file" in done.stderr
+
+
+def test_only_one_file_is_stdin(run_command):
+    code, _, err = run_command("bleu", "--hypothesis=-", "--reference=-")
+    assert code == 2 and "stdin" in err
 
 
 def damaged(words, kind, rng):

@@ -21,6 +21,8 @@ from t2t_lite.problem import Problem
         ("a-b 3.5%", 7),
         ("größer größer", 2),
         ("हिन्दी में", 2),  # vowel signs are part of a word
+        ("猫は3匹。", 5),  # a character is a word, without spaces
+        ("น้ำแข็ง ice", 3),  # or four of an alphabet
     ],
 )
 def test_words_and_punctuation_marks_are_counted(text, words):
@@ -39,6 +41,8 @@ def test_words_and_punctuation_marks_are_counted(text, words):
         ({"broken_encoding": True}, ("a?", "b"), ("a", "b\ufffd")),
         ({"control_characters": True}, ("a\tb\n", "\u2028"), ("a", "b\0")),
         ({"control_characters": True}, ("a\u0308", "\xa0"), ("a\x85", "b")),
+        ({"control_characters": True}, ("a", "b"), ("a", "\ufffd")),
+        ({"length_ratio": 2}, ("a b c d", "我爱你们"), ("a b", "我爱你们。")),
     ],
 )
 def test_a_filter_leaves_out_what_it_names_and_nothing_else(

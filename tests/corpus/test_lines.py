@@ -137,3 +137,57 @@ def test_text_that_is_not_in_the_named_encoding_is_refused(tmp_path):
     path = write(tmp_path / "a.en", b"plain\n")
     with pytest.raises(T2TLiteError, match=r"a\.en is not UTF-16"):
         list(read_lines(path, encoding=Encoding("utf-16")))
+
+
+@pytest.mark.parametrize("pack", PACK.values())
+@pytest.mark.parametrize("name", ["a", "a.en", "a.GZ", "a.Bz2", "a.xz"])
+def test_content_and_not_the_name_shows_compression(tmp_path, name, pack):
+    for data in (GERMAN.encode(), b""):
+        path = write(tmp_path / name, pack(data))
+        assert list(read_lines(path)) == data.decode().splitlines()
+        assert list(read_byte_lines(path)) == data.splitlines()
+
+
+def test_a_dash_is_stdin_compressed_or_not(tmp_path, monkeypatch):
+    for data in (GERMAN.encode(), gzip.compress(GERMAN.encode())):
+        for read in (read_lines, read_byte_lines):
+            with open(write(tmp_path / "stdin", data)) as stdin:
+                monkeypatch.setattr("sys.stdin", stdin)
+                (line,) = read("-")
+                assert line in (GERMAN.strip(), GERMAN.strip().encode())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GERMAN.encode("latin-1") * 2 + b"one\n",
+        (GERMAN * 2).encode("utf-16-be"),
+        b"a\0b\n\xff\n\n",
+    ],
+)
+@pytest.mark.parametrize("read", [read_lines, read_byte_lines])
+def test_invalid_lines_are_counted_and_reported(tmp_path, capsys, read, data):
+    path = write(tmp_path / "a.en", data)
+    count = len(list(read(path)))
+    err = capsys.readouterr().err
+    assert f"{path}: " in err and f" of {count} lines" in err
+    assert "first line 1" in err and err.count("\n") == 1
+    list(read(write(path, GERMAN.encode() * 3)))
+    assert not capsys.readouterr().err
+
+
+def test_control_characters_are_an_error_only_in_many_lines(tmp_path):
+    path = write(tmp_path / "a.en", b"\x0b\n" * 9 + b"one\n")
+    assert list(read_lines(path, CORPUS)) == ["\ufffd"] * 9 + ["one"]
+    path = write(tmp_path / "a.en", b"\x1b\n" * 20 + b"one\n" * 900)
+    with pytest.raises(T2TLiteError, match="20 of 920 lines"):
+        list(read_lines(path, CORPUS))
+    with pytest.raises(T2TLiteError, match="1 of 1 lines"):
+        list(read_lines(write(path, b"\x1b\n"), Encoding(max_invalid_ratio=0)))
+
+
+@pytest.mark.parametrize("read", [read_lines, read_byte_lines])
+def test_carriage_returns_as_line_ends_are_named(tmp_path, read):
+    with pytest.raises(T2TLiteError, match="CR only"):
+        list(read(write(tmp_path / "a.en", b"one\rtwo\r")))
+    assert len(list(read(write(tmp_path / "a.en", b"one\r")))) == 1

@@ -7,7 +7,12 @@ import reprlib
 import pytest
 
 from t2t_lite.corpus.lines import LENIENT
-from t2t_lite.corpus.parallel import format_of, read_json_lines, read_tsv
+from t2t_lite.corpus.parallel import (
+    format_of,
+    read_json_lines,
+    read_parquet,
+    read_tsv,
+)
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
@@ -23,6 +28,7 @@ def write(path, data):
         ("a.b.jsonl.gz", ".jsonl"),
         ("a.tmx.zst", ".tmx"),
         ("x.y/a.tsv.xz", ".tsv"),
+        ("A.TSV.GZ", ".tsv"),
     ],
 )
 def test_the_name_tells_the_format(name, form):
@@ -104,3 +110,64 @@ def test_a_bad_json_line_is_named(tmp_path, line):
     shown = reprlib.repr(line)
     assert f"got {shown} in {path}, line 3" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_blank_lines_at_the_end_are_ignored(tmp_path):
+    path = write(tmp_path / "a.tsv", "a\tb\n\n  \n\r\n")
+    assert list(read_tsv(path)) == [("a", "b")]
+    path = write(tmp_path / "a.jsonl", '{"source": "a", "target": "b"}\n\n \n')
+    assert list(read_json_lines(path)) == [("a", "b")]
+
+
+def test_control_characters_are_replaced_however_they_are_written(tmp_path):
+    line = '{"source": "a\\u000b\x0b", "target": "\\u0000\\uffff"}\n'
+    path = write(tmp_path / "a.jsonl", line)
+    assert list(read_json_lines(path)) == [("a\ufffd\ufffd", "\ufffd\ufffd")]
+
+
+ROWS = {
+    "hub": {"translation": {"xx": "a", "yy": "b"}, "id": 7},
+    "columns": {"xx": "a", "yy": "b", "source_id": 7},
+    "plain": {"source": "a", "target": "b", "xx": "?"},
+}
+
+
+@pytest.fixture(params=["jsonl", "parquet"])
+def read(request, tmp_path):
+    """Writes rows in a format and reads them."""
+
+    def read(rows, keys=("source", "target"), languages=("", "")):
+        path = tmp_path / "a"
+        if request.param == "jsonl":
+            write(path, "".join(json.dumps(row) + "\n" for row in rows))
+            return list(read_json_lines(path, *keys, languages=languages))
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        return list(read_parquet(path, *keys, languages))
+
+    return read
+
+
+@pytest.mark.parametrize("layout", ROWS)
+def test_layouts_are_detected_by_the_languages(read, layout):
+    rows = [ROWS[layout]] * 5000
+    assert read(rows, languages=("xx", "yy")) == [("a", "b")] * 5000
+
+
+def test_a_key_may_be_a_path(read):
+    row = {"t": {"xx": "a", "y": {"y": "b"}}, "x.y": "c"}
+    assert read([row], ("t.xx", "t.y.y")) == [("a", "b")]
+    assert read([row], ("x.y", "t.xx")) == [("c", "a")]
+    for bad in ("t", "t.zz", "t.xx.a", "", "."):
+        with pytest.raises(T2TLiteError, match="source_key.* 1"):
+            read([row], (bad, "x.y"))
+
+
+def test_a_layout_needs_languages(read):
+    for languages in (("", ""), ("xx", "zz")):
+        with pytest.raises(T2TLiteError, match="source_language.* 1"):
+            read([ROWS["hub"]], languages=languages)
+    with pytest.raises(T2TLiteError, match="source_key.* 2"):
+        read([ROWS["plain"], {"source": "a", "target": None}])

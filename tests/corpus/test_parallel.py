@@ -76,7 +76,7 @@ def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
             '<srcset setid="t">\n<DOC docid="1">\n<hl>\n'
             '<seg id="1">A &amp; B</seg>\n</hl><p>\n'
             '<seg id="2"> Q&A, 3 &lt; 4 – “ä” </seg>\n'
-            '<seg id="3">if x <y then</seg>\n'
+            '<seg id="3">if x <y then <segment&#11;</seg>\n'
             '<SEG id="4">two\nlines</SEG><seg id="5"></seg>\n'
             "</p></DOC></srcset>\n"
         ),
@@ -88,7 +88,12 @@ def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
     ((source, target),) = find_parallel_files(tmp_path, ["test"], XY)
     texts, empty = zip(*read_parallel(source, target), strict=True)
     assert texts == (
-        *("A & B", "Q&A, 3 < 4 – “ä”", "if x <y then", "two lines"),
+        *(
+            "A & B",
+            "Q&A, 3 < 4 – “ä”",
+            "if x <y then <segment\ufffd",
+            "two lines",
+        ),
         "",
     )
     assert set(empty) == {""}

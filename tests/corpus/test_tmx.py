@@ -136,3 +136,59 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     few, many = peak([long] * 50), peak([long] * 5000)
     assert (few[0], many[0]) == (50, 5000)
     assert many[1] < few[1] + 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a &#11; b", "a \ufffd b"),
+        ("a \x0b b\x1f", "a \ufffd b\ufffd"),
+        ("&#x0;&#0000;&#xD800;&#xFFFE;", "\ufffd" * 4),
+        (f"&#{'9' * 5000};&#x110000;&#x10FFFF;", "\ufffd\ufffd\U0010ffff"),
+        ("&#9;&#233;&#xe9;&amp;#11;", "\xe9\xe9&#11;"),
+        (" " * 65530 + "x&#00000000000011;", "x\ufffd"),
+    ],
+)
+def test_a_control_character_is_replaced(tmp_path, text, found):
+    path = memory(tmp_path, unit(xx=text, yy="A"), unit(xx="b", yy="B"))
+    assert pairs(path) == [(found, "A"), ("b", "B")]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "declared"),
+    [
+        *(("utf-8-sig", "utf-8"), ("utf-16", "utf-16"), ("utf-32", "utf-32")),
+        *(("utf-16-le", "utf-16"), ("latin-1", "ISO-8859-1")),
+        ("utf-8", "utf-16"),  # converted, but not the declaration
+    ],
+)
+def test_the_encoding_is_detected(tmp_path, encoding, declared):
+    path = memory(tmp_path, unit(xx="\xe9", yy="A"))
+    text = path.read_text("utf-8").replace("UTF-8", declared)
+    path.write_bytes(text.encode(encoding))
+    assert pairs(path) == [("\xe9", "A")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("tu>", "unit>", "no <tu>"),
+        ("seg>", "s>", "no <seg>"),
+        ("UTF-8", "klingon", "klingon"),
+    ],
+)
+def test_a_cause_is_named(tmp_path, old, new, word):
+    path = memory(tmp_path, unit(xx="a", yy="A").replace(' tuid="1"', ""))
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(T2TLiteError, match=f"memory.tmx .*{word}"):
+        pairs(path)
+
+
+def test_invalid_bytes_are_limited_as_in_other_formats(tmp_path):
+    path = memory(tmp_path, *[unit(xx="\xe9", yy="A")] * 99)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"\xc3\xa9", b"\xe9", 1))
+    assert pairs(path)[:2] == [("\ufffd", "A"), ("\xe9", "A")]
+    path.write_bytes(content.replace(b"\xc3\xa9", b"\xe9"))
+    with pytest.raises(T2TLiteError, match="must be UTF-8 text; 99 of "):
+        pairs(path)

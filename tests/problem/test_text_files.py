@@ -4,6 +4,7 @@ import bz2
 import gzip
 import itertools
 import json
+import os
 import random
 
 import pytest
@@ -183,6 +184,9 @@ def test_the_name_is_that_of_the_data_and_of_the_report():
         ({"name": "../a"}, "name"),
         ({"name": "a_rev"}, "_rev"),
         ({"vocabulary": "a", "vocab_size": 9}, "`vocab_size`"),
+        ({"vocabulary": "a", "character_coverage": 0.5}, "`character_co"),
+        ({"character_coverage": 0}, "character_coverage"),
+        ({"pairs": "c.parquet", "encoding": "latin-1"}, "`encoding`"),
         (
             {"vocabulary": "a", "shared_vocabulary": False},
             "`separate_vocabularies`",
@@ -213,6 +217,17 @@ def test_all_that_is_missing_is_named_in_one_error(tmp_path, write):
     assert f"{tmp_path}/a.xx, {tmp_path}, {tmp_path}/dev.yy" in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["pipe", "pipe.tsv", "-"])
+def test_a_pipe_is_named(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if name != "-":
+        os.mkfifo(name)
+    with pytest.raises(T2TLiteError, match=rf"{name} is a pipe"):
+        samples(text(source=name, target=name), "train")
+    with pytest.raises(T2TLiteError, match=rf"{name} is a pipe"):
+        samples(text(pairs=name), "train")
+
+
 def test_an_empty_file_is_named(write):
     files = {name: write(path, "a\tA\n") for name, path in EVERY.items()}
     files["dev_pairs"].write_text("")
@@ -230,6 +245,13 @@ def make(tmp_path):
         ).run(overwrite)
 
     return make
+
+
+def test_filters_that_drop_everything_are_named(write, make):
+    pairs = write("a.tsv", "".join(f"a b c {i}\tx\n" for i in range(9)))
+    problem = text(pairs=pairs, filters="length=9,length_ratio=2", holdout=1)
+    with pytest.raises(T2TLiteError, match="all 7 pairs .*length_ratio 7"):
+        make(problem)
 
 
 def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):

@@ -194,6 +194,21 @@ def test_a_wrong_size_names_the_bound(tmp_path, size, bound):
     assert encoder.vocab_size == int(number)
 
 
+@pytest.mark.parametrize("size", [280, 600, 1200])
+def test_bytes_encode_characters_for_which_there_is_no_room(tmp_path, size):
+    lines = [chr(0x4E00 + i) * (1 + 5000 // (i + 1)) for i in range(2000)]
+    with pytest.raises(T2TLiteError, match="character_coverage") as raised:
+        SentencePieceTokenizer.train(lines, size, tmp_path / "m")
+    share = float(re.search(r"at most (0\.\d+)", str(raised.value))[1])
+    encoder = SentencePieceTokenizer.train(
+        lines, size, tmp_path / "m", character_coverage=share
+    )
+    assert encoder.vocab_size == size
+    (frequent, *_), (rare, *_) = encoder.encode([lines[0][:1], lines[-1]])
+    assert frequent > 258 > rare
+    assert encoder.decode(encoder.encode(lines)) == lines
+
+
 @pytest.mark.parametrize("cut", [slice(0), slice(0, 1000), slice(5, None)])
 def test_a_damaged_vocabulary_is_named(encoder, tmp_path, cut):
     path = tmp_path / "damaged.model"
