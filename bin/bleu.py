@@ -8,50 +8,55 @@ from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError
 
-_TOKENIZERS = "13a|intl|char|none|zh|ja-mecab|ko-mecab"
-
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
         "--hypothesis=FILE": "translations, one per line; - is stdin",
-        "--reference=FILE": "detokenized references, one per line",
+        "--baseline=FILE": "translations of another system; adds its scores "
+        "and the p-value of sacreBLEU's paired bootstrap test",
         "--lowercase": "ignore case",
+        "--target_language=CODE": "language of the files, such as de; selects "
+        "the tokenizer",
         "--tokenized": "also print the tokenized BLEU with split compounds "
-        "that the paper reports",
-        "--target_language=CODE": "language of both files for --tokenized, "
-        "such as de",
+        "that the paper reports; requires --target_language",
     }
     flags.add(parser, table)
-    table = {
-        f"--tokenize={_TOKENIZERS}": "sacreBLEU tokenizer for both files",
-    }
-    flags.add(parser, table, default="13a")
+    flags.add_metric_flags(parser, "one per line")
     flags.add_json(parser)
 
 
 def score_files(args: argparse.Namespace) -> None:
-    """Print the score of `--hypothesis` against `--reference`."""
+    """Print the scores of `--hypothesis` against `--reference`."""
     flags.require(args, "hypothesis", "reference")
-    both = {"tokenized": "target_language", "target_language": "tokenized"}
+    both = {"tokenized": "target_language"}
     flags.check_together(args, [("tokenized", "lowercase")], both)
-    io_paths.check_stdin(args.hypothesis, args.reference)
+    io_paths.check_stdin(args.hypothesis, *args.reference, args.baseline)
     hypotheses = list(read_lines(args.hypothesis))
-    references = list(read_lines(args.reference))
-    if len(hypotheses) != len(references):
-        raise T2TLiteError(
-            "--hypothesis and --reference must have the same number of lines; "
-            f"{args.hypothesis} has {len(hypotheses)}, "
-            f"{args.reference} has {len(references)}."
-        )
+    others = [*args.reference, *([args.baseline] if args.baseline else [])]
+    references, *more = (
+        io_paths.read_aligned(path, len(hypotheses), args.hypothesis)
+        for path in others
+    )
     if not references:
-        raise T2TLiteError(f"{args.reference} has no lines to score.")
-    from t2t_lite.evaluation.bleu import bleu
+        raise T2TLiteError(f"{args.reference[0]} has no lines to score.")
+    baseline = more.pop() if args.baseline else None
+    from t2t_lite.evaluation.bleu import bleu, tokenizer_of
     from t2t_lite.evaluation.tokenized_bleu import tokenized_bleu
 
-    scores = bleu(hypotheses, references, args.tokenize, args.lowercase)
+    scores = bleu(
+        hypotheses,
+        references,
+        args.tokenize or tokenizer_of(args.target_language or ""),
+        args.lowercase,
+        more_references=more,
+        metrics=("chrf", *args.metrics),
+        baseline=baseline,
+    )
     report = {"metric": "bleu", **scores}
     if args.tokenized:
-        tokenized = tokenized_bleu(hypotheses, references, args.target_language)
+        tokenized = tokenized_bleu(
+            hypotheses, references, args.target_language, more
+        )
         report["tokenized_bleu"] = tokenized["score"]
         report["tokenized_bleu_procedure"] = tokenized["procedure"]
     print_report(report, args.json)

@@ -1,12 +1,16 @@
 """Translate a split of a run's problem and print the metric."""
 
 import argparse
+import inspect
 import signal
+from typing import Any
 
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
+from t2t_lite.bin.cli.io_paths import read_aligned
 from t2t_lite.bin.cli.output import print_report
 from t2t_lite.decoding.batching import Batching
+from t2t_lite.errors import UsageError
 from t2t_lite.progress import Counter
 
 
@@ -18,6 +22,7 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add(parser, {"--data_dir=DIR": help_text})
     flags.add_search_flags(parser)
     runs.add_engine_flags(parser)
+    flags.add_metric_flags(parser, "one per line, instead of the split's")
     flags.add_json(parser)
 
 
@@ -27,7 +32,22 @@ def evaluate(args: argparse.Namespace) -> None:
     run = runs.open_run(args, to_decode=False)
     if args.data_dir:
         run.data.folder = flags.folder(args.data_dir)
+    run.problem.check_metric(args.tokenize)
+    accepted = inspect.signature(run.problem.evaluate).parameters
+    scoring: dict[str, Any] = {}
+    for name in ("tokenize", "metrics", "reference"):
+        if value := getattr(args, name):
+            scoring[name] = value
+            if "metrics" not in accepted:
+                raise UsageError(
+                    f"--{name} is not supported for {run.problem.name}."
+                )
     sources, references = run.data.texts(args.split)
+    if paths := scoring.pop("reference", ()):
+        references, *scoring["more_references"] = (
+            read_aligned(path, len(sources), f"the split {args.split}")
+            for path in paths
+        )
     from t2t_lite.training import checkpoints, config
 
     weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
@@ -52,7 +72,7 @@ def evaluate(args: argparse.Namespace) -> None:
                 counter.advance(1)
 
     command.interruptible(translate, signal.SIGINT)
-    report = run.problem.evaluate(sources, references, hypotheses)
+    report = run.problem.evaluate(sources, references, hypotheses, **scoring)
     translator = replicas[0].translator
     report |= {
         "problem": run.problem.name,
@@ -61,6 +81,8 @@ def evaluate(args: argparse.Namespace) -> None:
         "alpha": translator.settings.alpha,
         **translator.settings.changed(),
     }
+    if args.reference:
+        report["references"] = list(args.reference)
     if args.backend != "tensorflow":
         report["backend"] = args.backend
         report["quantization"] = args.quantization or runs.DEFAULT_QUANTIZATION

@@ -205,6 +205,16 @@ def decode(run_command, tiny_run, tmp_path):
 
 
 @pytest.fixture
+def without_mecab(monkeypatch):
+    """Makes the packages of Japanese and Korean impossible to import."""
+    for name in ("MeCab", "mecab_ko"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("ja", "ko"):
+        module = f"sacrebleu.tokenizers.tokenizer_{name}_mecab"
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+@pytest.fixture
 def forget_plugins(monkeypatch):
     """Undoes what a test registers and imports."""
     from support.registries import keep_apart

@@ -12,9 +12,10 @@ from t2t_lite import validators
 from t2t_lite.bin.cli import t2t_flags
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError, did_you_mean
+from t2t_lite.evaluation.bleu import METRICS, TOKENIZERS
 from t2t_lite.interop.tensor2tensor.hparams import NAMES
 from t2t_lite.training.options import RUNS_DIR, TrainingOptions
-from t2t_lite.validators import check
+from t2t_lite.validators import Validator, check
 
 
 class Parser(argparse.ArgumentParser):
@@ -268,6 +269,19 @@ _FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 def ensemble_members(args: argparse.Namespace) -> list[str]:
     """Return the models in `--ensemble`."""
     return args.ensemble.split(":") if args.ensemble else []
+
+
+def add_metric_flags(parser: Any, references: str) -> None:
+    """Add the references, the tokenizer of BLEU, and other metrics."""
+    about = f"files of detokenized references, {references}"
+    add(parser, {"--reference=FILE,...": about}, validators.texts, ())
+    about = f"more metrics: {', '.join(METRICS)}; chrf is always included"
+    rule = f"names from {', '.join(METRICS)}, joined by commas"
+    known = validators.condition(rule, set(METRICS).issuperset)
+    names = Validator(rule, lambda text: known(validators.texts(text)))
+    add(parser, {"--metrics=NAME,...": about}, names, ())
+    about = "sacreBLEU tokenizer (default: by target language, else 13a)"
+    add(parser, {f"--tokenize={'|'.join(TOKENIZERS)}": about})
 
 
 def add_json(parser: Any) -> None:

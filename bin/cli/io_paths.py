@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command
-from t2t_lite.corpus.lines import STDIN, read_byte_lines
+from t2t_lite.corpus.lines import STDIN, read_byte_lines, read_lines
 from t2t_lite.decoding import resumable_output
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -51,3 +51,14 @@ def open_lines(path: str | None) -> Iterable[bytes]:
     if path == STDIN and sys.stdin is not None and sys.stdin.isatty():
         command.note("Reading lines from the keyboard; Ctrl-D ends the input.")
     return read_byte_lines(path)
+
+
+def read_aligned(path: str, count: int, other: str) -> list[str]:
+    """Return the lines of a file, which must be as many as those of `other`."""
+    lines = list(read_lines(path))
+    if len(lines) != count:
+        raise T2TLiteError(
+            f"{path} and {other} must have the same number of lines; {path} "
+            f"has {len(lines)}, {other} has {count}."
+        )
+    return lines

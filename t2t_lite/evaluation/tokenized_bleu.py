@@ -6,13 +6,16 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite.errors import UsageError
-from t2t_lite.evaluation.bleu import bleu
+from t2t_lite.evaluation.bleu import TOKENIZERS, bleu, tokenizer_of
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 
 
 def tokenized_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    more_references: Sequence[Sequence[str]] = (),
 ) -> dict[str, Any]:
     """Compute corpus BLEU of Moses tokens, with compounds split.
 
@@ -26,19 +29,32 @@ def tokenized_bleu(
       hypotheses: detokenized translations.
       references: one reference per hypothesis.
       language: language code of both, one of `languages()`.
+      more_references: other references, each like `references`.
 
     Returns:
-      `score` (0-100, cased; 0 without a match of each n-gram order up to 4),
-      the `procedure` with versions, and the number of `sentences`.
+      `score` (0-100, cased; 0 without a match of each n-gram order up to 4;
+      None for a language without spaces between words), the `procedure`
+      with versions, and the number of `sentences`.
 
     Raises:
       UsageError: the tokenizer has no rules for the language.
       T2TLiteError: there are no sentences, or the numbers of sentences differ.
     """
-    hypotheses, references = (
-        tokenize(side, language) for side in (hypotheses, references)
+    if tokenizer_of(language) != TOKENIZERS[0]:
+        reason = f"none: Moses does not split {language!r} into words"
+        count = len(references)
+        return {"score": None, "procedure": reason, "sentences": count}
+    hypotheses, references, *more = (
+        tokenize(side, language)
+        for side in (hypotheses, references, *more_references)
     )
-    report = bleu(hypotheses, references, "none", smooth_method="none")
+    report = bleu(
+        hypotheses,
+        references,
+        "none",
+        smooth_method="none",
+        more_references=more,
+    )
     return {
         "score": report["score"],
         "procedure": "Moses tokens of both sides (sacremoses "

@@ -4,10 +4,12 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import functools
 import hashlib
 import inspect
 import itertools
 import json
+import operator
 import pathlib
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Attributes for scores or descriptions: the data does not depend on them.
-_DO_NOT_SHAPE_DATA = ("name", "options", "metric", "reversed", "tfds_bytes")
+_DO_NOT_SHAPE_DATA = (
+    *("name", "options", "metric", "other_metrics", "reversed", "tfds_bytes"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,8 @@ class Problem:
       version: raise it when a change of code changes the data.
       vocab_size: pieces of a vocabulary, special pieces and bytes included.
       filters: filters of training pairs, see the module `filters`.
-      metric: the key of reports, as in `dev_bleu`.
+      metric: the name of the score in reports, as in `dev_bleu`.
+      other_metrics: keys of other scores, 0-100, as in `dev_chrf`.
       files: files to download without `raw_dir`.
       splits: the valid values of `split` in `samples`.
       tfds_name: dataset and configuration if `samples` reads TensorFlow
@@ -75,6 +80,7 @@ class Problem:
     vocab_size: int = 8000
     filters: Mapping[str, Any] = {}
     metric: str = "bleu"
+    other_metrics: tuple[str, ...] = ()
     files: tuple[RemoteFile, ...] = ()
     splits: tuple[str, ...] = ("train", "dev", "test")
     tfds_name: str = ""
@@ -182,6 +188,9 @@ class Problem:
         """
         raise _undefined(self, "evaluate")
 
+    def check_metric(self, tokenize: str | None = None) -> None:
+        """Raise T2TLiteError if `evaluate` requires a missing package."""
+
     def tokenize(self, text: str) -> str:
         """Return a raw source text in the corpus's tokenization, if any."""
         raise UsageError(
@@ -276,6 +285,7 @@ class Text2TextProblem(Problem):
         and "de"; not swapped in a reversed problem.
     """
 
+    other_metrics = ("chrf",)
     source_language: str = ""
     target_language: str = ""
     _character_coverage: float = 0.9999  # as in SentencePieceTokenizer.train
@@ -311,32 +321,51 @@ class Text2TextProblem(Problem):
         sources: Sequence[str],
         references: Sequence[str],
         outputs: Sequence[str],
+        *,
+        more_references: Sequence[Sequence[str]] = (),
+        tokenize: str | None = None,
+        metrics: Sequence[str] = (),
     ) -> dict[str, Any]:
-        """Return corpus BLEU (cased, lower-cased, tokenized) and exact matches.
+        """Return corpus BLEU (cased, lower-cased, tokenized) and chrF2.
+
+        See `evaluation.bleu` for `more_references` and `metrics`. The default
+        of `tokenize` is sacreBLEU's tokenizer for the target language.
 
         Returns:
-          `metric`, `score`, `signature`, `sentences`; `score_lowercase` and
+          `metric`, `score`, `signature`, `sentences`; `chrf` and other
+          `metrics` with signatures; `score_lowercase` and
           `signature_lowercase`; `exact_match`. With a target language also
           `tokenized_bleu` (None if the tokenizer has no rules for it) and
           `tokenized_bleu_procedure`; with tags also `by_tag`. Scores are 0-100.
 
         Raises:
-          T2TLiteError: the numbers of sentences differ or are 0.
+          T2TLiteError: the numbers of sentences differ or are 0, or a package
+            of the tokenizer is not installed.
         """
-        from t2t_lite.evaluation.bleu import bleu
+        from t2t_lite.evaluation.bleu import bleu, tokenizer_of
 
-        cased = bleu(outputs, references)
-        lower = bleu(outputs, references, lowercase=True)
-        exact = sum(map(str.__eq__, outputs, references))
+        language = self.languages[1]
+        tokenize = tokenize or tokenizer_of(language)
+        lists = references, *more_references
+        score = functools.partial(
+            bleu, outputs, references, tokenize, more_references=more_references
+        )
+        cased, lower = score(metrics=("chrf", *metrics)), score(lowercase=True)
+        exact = sum(map(operator.contains, zip(*lists, strict=True), outputs))
         return {
             "metric": self.metric,
             **cased,
             "score_lowercase": lower["score"],
             "signature_lowercase": lower["signature"],
             "exact_match": 100.0 * exact / len(references),
-            **_tokenized_bleu(outputs, references, self.languages[1]),
-            **_bleu_by_tag(self.source_tags, sources, outputs, references),
+            **_tokenized_bleu(outputs, lists, language),
+            **_bleu_by_tag(self.source_tags, sources, outputs, lists, tokenize),
         }
+
+    def check_metric(self, tokenize: str | None = None) -> None:
+        from t2t_lite.evaluation.bleu import bleu, tokenizer_of
+
+        bleu([""], [""], tokenize or tokenizer_of(self.languages[1]))
 
 
 def read_some(pairs: Iterable[tuple[str, str]]) -> None:
@@ -367,24 +396,24 @@ def _undefined(problem: Problem, method: str) -> T2TLiteError:
     )
 
 
-def _bleu_by_tag(tags, sources, outputs, references):
+def _bleu_by_tag(tags, sources, outputs, lists, tokenize):
     """Return the entry `by_tag` of a report; {} without tags."""
     if not tags:
         return {}
     from t2t_lite.evaluation.bleu import bleu
 
     groups = collections.defaultdict(list)
-    for source, *texts in zip(sources, outputs, references, strict=True):
+    for source, *texts in zip(sources, outputs, *lists, strict=True):
         groups[split_tag(source, tags)[0] or "no tag"].append(texts)
     by_tag = {}
-    for tag, pairs in sorted(groups.items()):
-        hypotheses, correct = zip(*pairs, strict=True)
-        scores = bleu(hypotheses, correct)
+    for tag, rows in sorted(groups.items()):
+        hypotheses, correct, *more = zip(*rows, strict=True)
+        scores = bleu(hypotheses, correct, tokenize, more_references=more)
         by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
     return {"by_tag": by_tag}
 
 
-def _tokenized_bleu(hypotheses, references, language):
+def _tokenized_bleu(hypotheses, lists, language):
     """Return entries of a report; the score of an unknown language is None."""
     if not language:
         return {}
@@ -392,6 +421,8 @@ def _tokenized_bleu(hypotheses, references, language):
 
     score, procedure = None, f"none: sacremoses has no rules for {language!r}"
     if language in tokenized_bleu.languages():
-        report = tokenized_bleu.tokenized_bleu(hypotheses, references, language)
+        report = tokenized_bleu.tokenized_bleu(
+            hypotheses, lists[0], language, lists[1:]
+        )
         score, procedure = report["score"], report["procedure"]
     return {"tokenized_bleu": score, "tokenized_bleu_procedure": procedure}

@@ -101,6 +101,8 @@ class DevEvaluation:
         report = self._run.problem.evaluate(sources, references, translations)
         if report:
             scores[self.metric] = float(report["score"])
+        others = self._run.problem.other_metrics
+        scores |= {f"dev_{k}": float(report[k]) for k in others if k in report}
         return scores
 
     def select_metric(
@@ -112,15 +114,18 @@ class DevEvaluation:
         100), because lower scores are noise, and then the score. `best` is the
         mark of the best checkpoint, or {}.
         """
-        score = scores.get(self.metric)
-        by_score = best.get("metric") == self.metric and best["value"] >= 1
+        name = self.metric
+        if self._best_metric not in ("auto", "loss"):
+            name = f"dev_{self._best_metric}"
+        score = scores.get(name)
+        by_score = best.get("metric") == name and best["value"] >= 1
         if (
             score is None
             or self._best_metric == "loss"
             or (self._best_metric == "auto" and not (by_score or score >= 1))
         ):
             return "negative_dev_loss", -scores["dev_loss"]
-        return self.metric, score
+        return name, score
 
     @functools.cached_property
     def _texts(self) -> tuple[list[str], list[str]]:

@@ -139,8 +139,9 @@ class TrainingOptions:
     keep_best: _Count = _checkpoints(1, "best checkpoints to keep", "K")
     best_metric: str = _evaluation(
         "auto",
-        "metric of the best checkpoint: loss, the problem's metric (bleu, f1), "
-        "or auto: the dev loss until the score reaches 1, then the score",
+        "metric of the best checkpoint: loss, the problem's metrics (bleu, "
+        "chrf; f1), or auto: the dev loss until the score (bleu, f1) reaches "
+        "1, then the score",
         "NAME",
     )
     gradient_checkpointing: bool = _devices(

@@ -85,7 +85,8 @@ def choose_job(
         # The name of text files comes from their options or data.
         run_dir = default_output_dir(task.name, str(set_name))
         config = find_config(run_dir)
-    metrics = ("auto", "loss", task.metric)
+    task.check_metric()
+    metrics = ("auto", "loss", task.metric, *task.other_metrics)
     if options.best_metric not in metrics:
         raise UsageError(
             f"best_metric must be one of {', '.join(metrics)} for {task.name}; "

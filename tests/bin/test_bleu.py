@@ -40,7 +40,8 @@ def test_identical_files_score_100(run_command, score, files):
     lines = ["one\u2028still one\x85still one more\r", "", "Zwei Hunde ."]
     flags = files(lines, lines)
     report = score(*flags)
-    assert set(report) == {"metric", "score", "signature", "sentences"}
+    keys = {"metric", "score", "signature", "sentences"}
+    assert set(report) == keys | {"chrf", "chrf_signature"}
     assert (report["metric"], report["sentences"]) == ("bleu", 3)
     assert report["score"] == pytest.approx(100)
     assert "case:mixed" in report["signature"]
@@ -74,7 +75,9 @@ def test_tokenized_bleu_is_an_extra_score(score, files):
         ((["a"], ["a", "b"]), [], 1, ["has 1", "has 2"]),
         (([], []), [], 1, ["reference"]),
         ((["a"], ["a"]), ["--tokenized"], 2, ["--target_language"]),
-        ((["a"], ["a"]), ["--target_language=de"], 2, ["--tokenized"]),
+        ((["a"], ["a"]), ["--metrics=bleurt"], 2, ["bleurt", "chrf++"]),
+        ((["a"], ["a"]), ["--target_language=ja"], 1, ["sacrebleu[ja]"]),
+        ((["a"], ["a"]), ["--tokenize=ko-mecab"], 1, ["sacrebleu[ko]"]),
         (
             (["a"], ["a"]),
             ["--tokenized", "--target_language=de", "--lowercase"],
@@ -90,7 +93,7 @@ def test_tokenized_bleu_is_an_extra_score(score, files):
     ],
 )
 def test_bad_requests_are_one_line(
-    run_command, files, sides, flags, code, words
+    without_mecab, run_command, files, sides, flags, code, words
 ):
     got, out, err = run_command("bleu", *files(*sides), *flags)
     assert (got, out, err.count("\n")) == (code, "", 1)
@@ -124,6 +127,59 @@ def test_names_that_are_not_utf_8_are_printed(run_process, files, locale):
 def test_only_one_file_is_stdin(run_command):
     code, _, err = run_command("bleu", "--hypothesis=-", "--reference=-")
     assert code == 2 and "stdin" in err
+
+
+@pytest.mark.parametrize(
+    ("language", "tokenizer"),
+    [("zh", "zh"), ("zh-TW", "zh"), ("yue_Hant", "zh"), ("TH", "char")]
+    + [("lo", "char"), ("de", "13a"), ("xx", "13a")],
+)
+def test_the_target_language_selects_the_tokenizer(
+    score, files, language, tokenizer
+):
+    flags = files(["他今天去了北京。"], ["他今天去了上海。"])
+    report = score(*flags, f"--target_language={language}")
+    assert f"tok:{tokenizer}|" in report["signature"]
+    # Of 8 characters 6, of 7 pairs 4, of 6 triples 3, of 5 fours 2 are right.
+    wanted = 100 * (6 / 8 * 4 / 7 * 3 / 6 * 2 / 5) ** 0.25
+    is_unspaced = tokenizer != "13a"
+    assert report["score"] == pytest.approx(wanted if is_unspaced else 0)
+    assert "tok:intl" in score(*flags, "--tokenize=intl")["signature"]
+
+
+def test_tokenized_bleu_is_null_without_spaces_between_words(score, files):
+    flags = files(["他去了北京。"], ["他去了北京。"])
+    report = score(*flags, "--tokenized", "--target_language=zh")
+    assert report["score"] == pytest.approx(100)
+    assert report["tokenized_bleu"] is None
+    assert "zh" in report["tokenized_bleu_procedure"]
+
+
+def test_each_sentence_may_match_another_reference(score, tmp_path, files):
+    flags = files(["a b c d e", "v w x y z"], ["a b c d e", "no"])
+    (tmp_path / "second").write_text("no\nv w x y z\n")
+    second = tmp_path / "second"
+    for more in (["--reference", second], [f"{flags[1]},{second}"]):
+        report = score(*flags, *more, "--metrics=ter", "--metrics", "chrf++")
+        assert "nrefs:2" in report["signature"]
+        assert report["score"] == pytest.approx(100)
+        assert (report["ter"], report["chrf++"]) == (0, 100)
+        assert "nw:2" in report["chrf++_signature"]
+    assert score(*flags)["score"] < 100
+
+
+def test_another_system_is_compared_by_paired_bootstrap(score, tmp_path, files):
+    references = [f"sentence {n} has words {n + 1} and {n}" for n in range(60)]
+    worse = [line.replace("has", "had not") for line in references]
+    (tmp_path / "baseline").write_text("\n".join(worse))
+    baseline = f"--baseline={tmp_path}/baseline"
+    report = score(*files(references, references), baseline)
+    assert report["baseline"]["bleu"] < 50 < report["score"]
+    assert report["baseline"].keys() == report["p_value"].keys()
+    assert report["p_value"]["bleu"] < 0.01
+    assert "bs:1000" in report["paired_bootstrap"]
+    report = score(*files(worse, references), baseline)
+    assert report["p_value"] == {"bleu": 1, "chrf": 1}
 
 
 def damaged(words, kind, rng):

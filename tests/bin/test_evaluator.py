@@ -57,15 +57,30 @@ def test_a_report_is_kept_for_exports_of_these_weights(
     assert f"{report['score']:.2f} | `bleu` | `test` | `weights the av" in card
 
 
+def test_references_and_metrics_may_be_given(evaluate, tmp_path):
+    (tmp_path / "one").write_text("a\n" * 4)
+    (tmp_path / "two").write_text("b\n" * 4)
+    flags = ["--reference", tmp_path / "one", "--reference", tmp_path / "two"]
+    report = evaluate(*flags, "--tokenize=char", "--metrics=chrf++,ter")
+    assert {"chrf", "chrf++", "ter"} <= report.keys()
+    assert "nrefs:2" in report["signature"] and "tok:char" in str(report)
+    assert report["references"] == [f"{tmp_path}/one", f"{tmp_path}/two"]
+
+
 @pytest.mark.parametrize(
     ("flag", "code", "word"),
     [
         ("--split=tset", 1, "'tset'"),
         ("--data_dir=/no/where", 1, "/no/where"),
         ("--constrained=true", 2, "trees"),
+        ("--reference=/no/where", 1, "/no/where"),
+        (f"--reference={__file__}", 1, "has 4"),
+        ("--tokenize=ja-mecab", 1, "sacrebleu[ja]"),
     ],
 )
-def test_bad_requests_are_one_line(run_command, tiny_run, flag, code, word):
+def test_bad_requests_are_one_line(
+    without_mecab, run_command, tiny_run, flag, code, word
+):
     got, out, err = run_command("evaluator", f"--output_dir={tiny_run}", flag)
     assert (got, out) == (code, "")
     assert word in err.splitlines()[-1]

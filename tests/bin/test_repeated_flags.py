@@ -12,7 +12,7 @@ MAINS = {
     for name, script in commands().items()
 }
 LISTS = "pairs dev_pairs test_pairs filters hparams_override problem_options "
-LISTS += "bad_phrases suppress_tokens freeze ensemble"
+LISTS += "bad_phrases suppress_tokens freeze ensemble reference metrics"
 
 
 @pytest.mark.parametrize("name", MAINS)

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from t2t_lite.errors import UsageError
+import t2t_lite
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.evaluation.tokenized_bleu import (
     split_compounds,
     tokenize,
@@ -167,6 +168,19 @@ def test_a_report_says_that_a_language_has_no_rules():
     assert report["tokenized_bleu_procedure"] == (
         "none: sacremoses has no rules for 'xx'"
     )
+
+
+def test_a_language_without_spaces_has_its_own_tokenizer(without_mecab):
+    class Chinese(Text2TextProblem):
+        target_language = "zh"
+
+    report = Chinese().evaluate([""], ["他去了北京。"], ["他去了北京。"])
+    assert report["tokenized_bleu"] is None
+    assert (report["score"], report["chrf"]) == pytest.approx((100, 100))
+    assert "tok:zh" in report["signature"]
+    options = {"pairs": "no.tsv", "target_language": "ja"}
+    with pytest.raises(T2TLiteError, match=r"sacrebleu\[ja\]"):
+        t2t_lite.train("text", "transformer_tiny", problem_options=options)
 
 
 def test_a_report_without_a_language_has_no_tokenized_bleu():

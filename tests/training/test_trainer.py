@@ -157,6 +157,7 @@ def test_training_lowers_the_loss_and_records_it(tmp_path):
         ("auto", [(3.0, 8.0), (2.0, 0.5)], 1),
         ("loss", [(3.0, 8.0), (2.0, 7.0)], 2),
         ("bleu", [(7.0, 0.03), (6.0, 0.0)], 1),
+        ("chrf", [(7.0, 9.0), (6.0, 8.0)], 2),
     ],
 )
 def test_the_metric_of_the_best_checkpoint(
@@ -166,7 +167,7 @@ def test_the_metric_of_the_best_checkpoint(
     evaluation = DevEvaluation(run, ToyModel(8, 0.0), best_metric=best_metric)
     best = {}
     for number, (loss, score) in enumerate(evaluations, start=1):
-        scores = {"dev_loss": loss, "dev_bleu": score}
+        scores = {"dev_loss": loss, "dev_bleu": score, "dev_chrf": 50 - loss}
         metric, value = evaluation.select_metric(scores, best)
         if best.get("metric") != metric or value > best["value"]:
             best = {"step": number, "metric": metric, "value": value}
