@@ -8,9 +8,10 @@ import inspect
 import json
 import os
 import pathlib
+import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Pair, Request
@@ -24,7 +25,7 @@ from t2t_lite.serving.versions import (
     SAVED_MODEL,
     newest_version,
 )
-from t2t_lite.tf_setup import start_tensorflow
+from t2t_lite.tf_setup import require_not_forked, start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
 from t2t_lite.validators import (
@@ -211,6 +212,12 @@ class LoadedTranslator:
     def __repr__(self) -> str:
         return f"<Translator of {self._name}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            f"{self} cannot be copied or pickled: call t2t_lite.load in each "
+            "process."
+        )
+
     def __call__(
         self,
         texts: str | Request | Iterable[str | Request],
@@ -290,6 +297,7 @@ class LoadedTranslator:
         """
         from t2t_lite.decoding import stream
 
+        require_not_forked()
         hashable = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in options.items()
@@ -439,8 +447,14 @@ def _check_no_options(options: Iterable[str]) -> None:
 
 
 def _list_texts(texts: Any) -> list[Any]:
-    text_list = [texts] if isinstance(texts, str | Request) else list(texts)
-    for text in text_list:
-        if not isinstance(text, str | Request):
-            raise UsageError(f"A text must be a str; got {text!r}.")
-    return text_list
+    wrong = [texts]
+    if isinstance(texts, str | Request):
+        return wrong
+    others = bytes | bytearray | Mapping  # iterables of something else
+    if isinstance(texts, Iterable) and not isinstance(texts, others):
+        text_list = list(texts)
+        wrong = [x for x in text_list if not isinstance(x, str | Request)]
+        if not wrong:
+            return text_list
+    found = " ".join(reprlib.repr(wrong[0]).split())
+    raise UsageError(f"A text must be a str; got {found}.")

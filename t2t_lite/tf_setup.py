@@ -12,6 +12,7 @@ from t2t_lite.errors import T2TLiteError
 
 # The environment variable that lets oneDNN cache packed weights.
 _FROZEN_WEIGHTS = "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"
+_users: set[int] = set()  # ids of the processes that use TensorFlow
 
 
 def start_tensorflow(
@@ -27,8 +28,11 @@ def start_tensorflow(
         already imported; None keeps the environment variable.
 
     Raises:
-      T2TLiteError: Keras has another backend in this process.
+      T2TLiteError: Keras has another backend in this process, or see
+        `require_not_forked`.
     """
+    require_not_forked()
+    _users.add(os.getpid())
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() != "tensorflow":
         raise T2TLiteError(
@@ -61,6 +65,19 @@ def start_tensorflow(
         # These Grappler passes take more time than they save in our graphs.
         tensorflow.config.optimizer.set_experimental_options(
             {"layout_optimizer": False, "constant_folding": False}
+        )
+
+
+def require_not_forked() -> None:
+    """Raise T2TLiteError in a child forked from a process with TensorFlow.
+
+    TensorFlow would wait forever there for threads that only the parent has.
+    """
+    if _users - {os.getpid()}:
+        raise T2TLiteError(
+            "TensorFlow does not work in a process that was forked from one "
+            "that uses it. Call t2t_lite.load in the new process only, or "
+            "start it with multiprocessing.get_context('spawn')."
         )
 
 

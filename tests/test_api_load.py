@@ -1,5 +1,8 @@
 """`t2t_lite.load`: a run and an export translate alike, in plain Python."""
 
+import copy
+import os
+import pickle
 import subprocess
 import sys
 
@@ -201,3 +204,39 @@ def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
         "    raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+
+
+@pytest.mark.parametrize(
+    "texts", [None, b"x", 3, {"a": "b"}, ["a", None], [["a"]], [b"a\nb"]]
+)
+def test_what_is_not_text_is_named_in_one_line(of_run, texts):
+    for call in (of_run, lambda x: of_run.score(x, x)):
+        with pytest.raises(UsageError, match=r"^A text must be a str; got .+$"):
+            call(texts)
+
+
+def error_in_a_fork(function):
+    """The message of the error of a function in a forked process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            function()
+        except T2TLiteError as error:
+            os.write(writer, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        message = pipe.read()
+    os.waitpid(child, 0)
+    return message
+
+
+def test_a_translator_stays_in_its_process(of_run, of_export, tiny_run):
+    assert "spawn" in error_in_a_fork(lambda: of_run("1"))
+    assert "spawn" in error_in_a_fork(lambda: of_export.score("1", "1"))
+    assert "spawn" in error_in_a_fork(lambda: t2t_lite.load(tiny_run))
+    for copy_of in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(UsageError, match="load"):
+            copy_of(of_run)
