@@ -26,6 +26,7 @@ from t2t_lite.corpus.splits import pair_hash
 from t2t_lite.problem import Problem
 from t2t_lite.problem.base import validate_pairs
 from t2t_lite.tf_setup import num_cpus
+from t2t_lite.tokenizers.tags import is_blank
 
 CHUNK_PAIRS = 32_768
 CHUNK_CHARACTERS = 1 << 25  # a chunk of longer lines has fewer pairs
@@ -189,9 +190,9 @@ class SplitEncoder:
 
 
 def _empty_side(source: str, target: str) -> str | None:
-    if source.strip():
-        return None if target.strip() else "empty target"
-    return "empty source" if target.strip() else "both sides empty"
+    if not is_blank(source):
+        return "empty target" if is_blank(target) else None
+    return "both sides empty" if is_blank(target) else "empty source"
 
 
 def serialize_pairs(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from t2t_lite import validators
 from t2t_lite.errors import UsageError, did_you_mean
+from t2t_lite.tokenizers.tags import is_blank
 from t2t_lite.validators import Validator, condition, integer
 
 _LINE_END = re.compile("\r\n|\r|\n")
@@ -28,7 +29,7 @@ def _parse_line(value: Any) -> str:
 
 def _parse_phrases(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(
-        isinstance(text, str) and text.strip() for text in value
+        isinstance(text, str) and not is_blank(text) for text in value
     ):
         raise ValueError
     return tuple(value)

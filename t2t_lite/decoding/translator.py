@@ -28,9 +28,8 @@ from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.ops import for_xla
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, Tokenizer
+from t2t_lite.tokenizers.tags import BLANK
 
-# White space as `str.strip` defines it, for consistency with the corpus reader.
-_BLANK = r"[\s\v\x1c-\x1f\x{85}\pZ]*"
 _TEXTS = tf.RaggedTensorSpec([None, None], tf.string, ragged_rank=1)
 # Request options, in the order of a graph's arguments; see `requests.Request`.
 REQUEST_OPTIONS = {
@@ -366,7 +365,7 @@ class Translator(tf.Module):
 
 def prepare(texts: tf.Tensor, constraint: Any) -> tf.Tensor:
     """Prepare texts, of any shape, for the tokenizer; empty the blank ones."""
-    blank = tf.strings.regex_full_match(texts, _BLANK)
+    blank = tf.strings.regex_full_match(texts, BLANK)
     texts = tf.where(blank, "", texts)
     return texts if constraint is None else constraint.prepare(texts)
 

@@ -11,6 +11,15 @@ from collections.abc import Callable, Sequence
 from t2t_lite.errors import UsageError
 
 # At least one letter because a number is a share; no reserved pieces.
+# Matches texts without a visible character, in Python and RE2: control
+# characters, white space as in `str.isspace`, and invisible characters such as
+# soft hyphens, zero-width spaces, BOMs, fillers and variation selectors.
+BLANK = (
+    r"[\x00-\x20\x7f-"
+    "\xa0\xad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f"
+    "\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
+    "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
+)
 _NAME = re.compile(
     r"<?(?!(?:pad|unk|s|0x[0-9A-F]{2})\b)"
     r"([0-9_-]*+[A-Za-z][A-Za-z0-9_-]*)>?"
@@ -36,7 +45,12 @@ def check_tag(name: str, tags: Sequence[str]) -> str:
 
 def add_tag(tag: str, text: str) -> str:
     """Put a tag before a text: "<2de> Two men."; not before a blank text."""
-    return f"{tag} {text}" if tag and text.strip() else text
+    return text if not tag or is_blank(text) else f"{tag} {text}"
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has no visible character."""
+    return re.fullmatch(BLANK, text) is not None
 
 
 def split_tag(text: str, tags: Sequence[str]) -> tuple[str, str]:

@@ -7,6 +7,7 @@ import queue
 import random
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ from t2t_lite.decoding.stream import (
 from t2t_lite.decoding.translator import Translator, prepare, with_eos
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.tags import is_blank
 
 HOSTILE = [
     b"",
@@ -206,7 +208,9 @@ def test_translations_are_completed(translator):
 
 
 @pytest.mark.parametrize(
-    "blank", ["", " ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c"]
+    "blank",
+    ["", " ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c", "\u200b"]
+    + ["\ufeff \u200b", "\xad", "\x1b\x07\0", "\u2800\ufe0f\U000e0041"],
 )
 def test_a_blank_line_is_an_empty_result(translator, blank):
     first, second, third = translate_lines(translator, ["5 6", blank, "7"])
@@ -218,12 +222,16 @@ def test_a_blank_line_is_an_empty_result(translator, blank):
     assert indented.hypotheses[0].score != 0
 
 
-def test_white_space_is_that_of_a_corpus():
-    white = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
-    others = ["\u200b", "\ufeff", "\0", "\x1b", "\x86", "\u180e", "\x7f"]
-    prepared = prepare(tf.constant([*white, *others]), constraint=None)
-    wanted = [b""] * len(white) + [other.encode() for other in others]
-    assert prepared.numpy().tolist() == wanted
+def test_what_is_blank_is_the_same_in_a_graph_and_in_a_corpus():
+    characters = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x1F000))]
+    prepared = prepare(tf.constant(characters), constraint=None).numpy()
+    for character, text in zip(characters, prepared, strict=True):
+        assert is_blank(character) == (text == b"")
+        kind = unicodedata.category(character)
+        if character.isspace() or kind in ("Cc", "Zs"):
+            assert not text
+        if kind in ("Lu", "Ll", "Nd", "Po", "Sm"):
+            assert text
 
 
 def test_no_lines_give_no_results(translator):
