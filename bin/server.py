@@ -14,6 +14,7 @@ from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.serving.options import ServerOptions
+from t2t_lite.serving.versions import newest_version
 from t2t_lite.tf_setup import num_cpus, set_num_threads, start_tensorflow
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -38,6 +39,9 @@ def run(args: argparse.Namespace) -> None:
         raise UsageError(
             f"--model_base_path must be a folder; got {base_path}."
         )
+    if version := newest_version(base_path):  # TensorFlow starts in seconds
+        name = f"{options.model_name} version {version.name}"
+        command.note(f"Loading model {name}.")
     start_tensorflow(args.verbose)
     try:
         import uvloop

@@ -76,6 +76,7 @@ def translate_lines(
     split: Callable[[str], Sequence[str]] | None = None,
     tags: Sequence[str] = (),
     note: Callable[[int, str], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Iterator[Result]:
     r"""Translate or score a stream of lines; each line yields one result.
 
@@ -91,6 +92,7 @@ def translate_lines(
       batching: limits of a batch.
       first_line: number of the first line.
       num_hypotheses: hypotheses per line, at most the translator's beam size.
+        Of equal texts of a beam, the best is kept; samples may be equal.
       postprocess: `Problem.postprocess`; None returns the model's text.
       details: adds token details to each hypothesis.
       rerank: sort hypotheses by mean utility, best first.
@@ -98,6 +100,7 @@ def translate_lines(
         concatenated; requires one hypothesis and no details.
       tags: `Problem.source_tags`, the tags that an item may use.
       note: called with a line number and a warning; the default logs it.
+      check: called before each batch; its exceptions end the stream.
 
     Raises:
       T2TLiteError: the model's scores are not finite.
@@ -116,9 +119,14 @@ def translate_lines(
         texts = split_keeping_tag(item.text, tags, split)
         return [dataclasses.replace(item, text=each) for each in texts]
 
+    # The rest of the beam replaces hypotheses with equal texts.
+    is_beam = num_hypotheses > 1 and not engine.settings.sample
+    beam_size = engine.settings.beam_size if is_beam else num_hypotheses
+
     def run(replica: Replica, batch: list[Any]) -> list[_Output]:
+        check()
         with tf.device(replica.device):
-            outputs = _run_graph(replica.translator, batch, num_hypotheses)
+            outputs = _run_graph(replica.translator, batch, beam_size)
             return _read_outputs(replica.translator, batch, outputs, details)
 
     results = map_sorted(
@@ -135,6 +143,11 @@ def translate_lines(
                 _postprocess(item, each, engine.settings, postprocess)
                 for each in result.hypotheses
             ]
+            if is_beam:
+                best: dict[str, Hypothesis] = {}
+                for each in hypotheses:
+                    best.setdefault(each.text, each)
+                hypotheses = list(best.values())[:num_hypotheses]
             if rerank:
                 hypotheses = _rerank(hypotheses)
             _note_violations(line, hypotheses, note)

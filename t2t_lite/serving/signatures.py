@@ -157,11 +157,31 @@ def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
             answers["outputs"] = constraint.write(
                 constraint.prepare(texts), outputs["tokens"]
             )
-        if not nbest:
+        if nbest:
+            answers = _distinct(answers)
+        else:
             answers = {name: value[:, 0] for name, value in answers.items()}
         return answers | by_text
 
     return answer
+
+
+def _distinct(answers: Answers) -> Answers:
+    """Replace hypotheses [B, K] whose text a better one has; they come last."""
+    texts = answers["outputs"]
+    is_equal = texts[:, :, None] == texts[:, None, :]
+    rank = tf.range(tf.shape(texts)[1])
+    repeated = tf.reduce_any(is_equal & (rank < rank[:, None]), axis=2)
+    order = tf.argsort(tf.cast(repeated, tf.int32), axis=1, stable=True)
+    missing = {"scores": NEG_INF, "lengths": 0}  # others are texts
+    return {
+        name: tf.gather(
+            tf.where(repeated, missing.get(name, ""), value),
+            order,
+            batch_dims=1,
+        )
+        for name, value in answers.items()
+    }
 
 
 def _score(translator: Translator) -> Callable[..., Answers]:

@@ -135,6 +135,12 @@ def find_workers(
         if not workers:
             config = json.loads(text)
             cluster, task = config.get("cluster", {}), config.get("task", {})
+            if (role := task.get("type", _ROLES[0])) not in _ROLES:
+                raise UsageError(
+                    f"The task type {role!r} in TF_CONFIG is not supported, "
+                    "because the chief evaluates and there are no parameter "
+                    "servers: do not start this process, or unset TF_CONFIG."
+                )
         if text == "{}" and int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
             # SLURM assigns the GPUs. Jobs on the same node use different ports.
             resolver = cluster_resolver.SlurmClusterResolver(
@@ -148,14 +154,15 @@ def find_workers(
         if sum(map(len, cluster.values())) < 2:
             return [], 0
         addresses = [each for role in _ROLES for each in cluster.get(role, [])]
-        own = cluster[task["type"]][int(task["index"])]
+        own = dict(enumerate(cluster[task["type"]]))[int(task["index"])]
         if len({_split(each) for each in addresses}) == len(addresses):
             return addresses, addresses.index(own)
     except (ValueError, LookupError, TypeError, AttributeError):
         pass  # reported below
     raise UsageError(
         "workers (or TF_CONFIG) must have distinct addresses host:port with "
-        f"the roles {', '.join(_ROLES)}, and include this worker (got {text})."
+        f"the roles {', '.join(_ROLES)}, and include this worker (got {text}). "
+        "Correct the list, or unset TF_CONFIG to train in one process."
     )
 
 

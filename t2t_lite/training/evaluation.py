@@ -22,8 +22,9 @@ class DevEvaluation:
 
     The workers split the data: `evaluate_shard` evaluates the shard of the
     worker `index`, and `scores` combines all shards. `check` is called after
-    each batch of the loss and each sentence. `metric` is the name of the score,
-    such as `dev_bleu`, and `samples` has translations of the last evaluation.
+    each batch of the loss and before each batch of translations. `metric` is
+    the name of the score, such as `dev_bleu`, and `samples` has translations of
+    the last evaluation.
     """
 
     def __init__(
@@ -66,11 +67,9 @@ class DevEvaluation:
             self._translator,
             self._texts[0][self._index :: self._workers],
             note=lambda number, text: None,  # equal in every evaluation
+            check=self._check,
         )
-        translations = []
-        for result in results:
-            translations.append(result.hypotheses[0].text)
-            self._check()
+        translations = [result.hypotheses[0].text for result in results]
         return {"loss": (total, tokens), "translations": translations}
 
     def scores(self, shards: Sequence[Mapping[str, Any]]) -> dict[str, float]:

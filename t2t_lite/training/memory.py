@@ -89,7 +89,7 @@ def measure_update(
     with strategy.scope():
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
     model.gradient_checkpointing = options.gradient_checkpointing
-    updater = Updater(model, hparams, strategy, options.seed, options.freeze)
+    updater = Updater(model, hparams, strategy, 1, options.freeze)
     shape = _largest_shape(hparams)
     tiny, full = (
         [_full_batch(each, hparams.packing)] * updater.replicas

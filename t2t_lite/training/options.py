@@ -126,8 +126,8 @@ class TrainingOptions:
         False,
         "fail at the operation that produces the first NaN or Inf; slower",
     )
-    seed: Annotated[int, integer(0, 2**63 - 1)] = _training(
-        1, "seed of all random numbers"
+    seed: Annotated[int, integer(0, 2**63 - 1)] | None = _training(
+        None, "seed of all random numbers (default: the run's, else 1)"
     )
     save_minutes: _Minutes = _checkpoints(10, "minutes between checkpoints")
     save_steps: _Count | None = _checkpoints(

@@ -106,6 +106,11 @@ def _make_generator(job: Job) -> DataGenerator:
     )
 
 
+def _seed_of(job: Job) -> int:
+    seed = job.options.seed
+    return (job.config or {}).get("seed", 1) if seed is None else seed
+
+
 def _has_data(job: Job) -> bool:
     return Manifest.path(job.data_dir, job.problem).exists()
 
@@ -116,7 +121,7 @@ def _create_run(job: Job, manifest: Manifest, dry_run: bool = False) -> Run:
         job.output_dir,
         problem=problem,
         hparams=hparams,
-        seed=options.seed,
+        seed=_seed_of(job),
         data_dir=job.data_dir,
         manifest=manifest,
         usr_dir=options.usr_dir,
@@ -152,7 +157,7 @@ def dry_run(job: Job) -> str:
             )
         except T2TLiteError as error:
             lines[1] = str(error)
-    seed_everything(options.seed)
+    seed_everything(_seed_of(job))
     return "\n".join(
         [*lines, memory.measure_update(job.hparams, sizes, options)]
     )

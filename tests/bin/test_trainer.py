@@ -83,6 +83,15 @@ def test_output_dir_of_another_run_is_refused(
     assert sorted(p.name for p in run_copy.rglob("*")) == before
 
 
+def test_a_run_resumes_with_its_own_seed(run_command, tiny_flags, tmp_path):
+    run = f"--output_dir={tmp_path}"
+    flags = [*tiny_flags, run, "--seed=7", "--train_steps=1"]
+    assert run_command("trainer", *flags)[0] == 0
+    code, _, err = run_command("trainer", run, "--train_steps=2")
+    assert code == 0, err
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 7
+
+
 def test_damaged_checkpoint_is_named_and_nothing_is_lost(
     run_command, tiny_flags, run_copy
 ):

@@ -27,6 +27,7 @@ from support.rounding import approx_score
 from t2t_lite.decoding import stream
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.requests import Pair, Request
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.stream import (
     Replica,
     configure_cpu_threads,
@@ -192,6 +193,29 @@ def test_fewer_hypotheses_are_the_first_ones(translator):
     assert texts(best) == texts(three)
     for translation in three:
         assert len({tuple(h.tokens) for h in translation.hypotheses}) == 3
+
+
+def test_of_equal_texts_the_best_is_kept_and_the_beam_fills_the_list(encoder):
+    translator = random_translator(encoder, settings=SearchSettings(6))
+    lines = random_sentences(8)
+    six = translator.translate(tf.constant(lines), 6)
+    found = translate_lines(
+        translator,
+        lines,
+        num_hypotheses=2,
+        postprocess=lambda source, text: (text[:1], {}),
+    )
+    counts = set()
+    for row, result in enumerate(found):
+        letters = [text.decode()[:1] for text in six["outputs"][row].numpy()]
+        wanted = [letters.index(letter) for letter in dict.fromkeys(letters)]
+        counts.add(len(wanted) - wanted[-1])
+        assert [h.text for h in result.hypotheses] == [
+            letters[k] for k in wanted[:2]
+        ]
+        scores = [six["scores"][row][k] for k in wanted[:2]]
+        assert [h.score for h in result.hypotheses] == approx_score(scores)
+    assert len(counts) > 1  # some have equal texts
 
 
 def test_translations_are_completed(translator):

@@ -46,10 +46,15 @@ def test_tf_config_without_a_cluster_is_one_process(find, text):
         {"cluster": {"worker": ["a:1", "b"]}},
         {"cluster": {"worker": ["a:1", "a:1"]}},
         {"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "kind": "ps"},
+        {"cluster": {"worker": ["a:1", "b:1"]}, "index": -1},
+        {"cluster": {"chief": ["a:1"]}, "kind": "evaluator"},
+        {"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "kind": "evaluator"},
+        *({"text": x} for x in ("[]", "null", "7", '{"cluster": []}', "[")),
+        *({"text": f'{{"task": {x}}}'} for x in ("null", "[]", "1")),
     ],
 )
 def test_a_wrong_tf_config_is_shown(find, config):
-    with pytest.raises(UsageError, match="TF_CONFIG"):
+    with pytest.raises(UsageError, match="unset TF_CONFIG"):
         find(**config)
 
 

@@ -11,10 +11,14 @@ import pytest
 from support.places import TESTS
 from support.tiny_run import TinyRun
 from support.tiny_training import metrics, require_same, steps, train, weights
+from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import Interrupted, T2TLiteError
+from t2t_lite.training.evaluation import DevEvaluation
 from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.run import Run, RunData
 from t2t_lite.training.signals import (
     Requests,
+    StopRequested,
     process_seconds,
     run_lock,
 )
@@ -47,6 +51,26 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path):
     _raise_at(run, -1)
     train(run, train_steps=6)
     require_same(weights(run, 6), weights(whole, 6))
+
+
+def test_a_stop_ends_an_evaluation_between_two_batches(tiny_run, monkeypatch):
+    texts = ["1 2"] * 640, ["one two"] * 640
+    monkeypatch.setattr(RunData, "texts", lambda self, split: texts)
+    translate, sizes, checks = Translator.translate, [], iter(range(3))
+
+    def counting(self, lines, *more):
+        sizes.append(len(lines))
+        return translate(self, lines, *more)
+
+    def check():
+        if next(checks, None) is None:
+            raise StopRequested("SIGTERM")
+
+    monkeypatch.setattr(Translator, "translate", counting)
+    run = Run.open(tiny_run)
+    with pytest.raises(StopRequested):
+        DevEvaluation(run, run.load_model()[0], check=check).evaluate_shard()
+    assert sizes == [64, 64]  # one check was for the loss
 
 
 @pytest.mark.own_process

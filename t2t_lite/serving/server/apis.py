@@ -146,7 +146,10 @@ def _parse(body: bytes) -> dict[str, Any]:
 
     def decode_base64(value: dict[str, Any]) -> Any:
         if value.keys() == {"b64"} and isinstance(value["b64"], str):
-            return base64.b64decode(value["b64"], validate=True)
+            # Like TensorFlow Serving: any white space, padding or none.
+            text = b"".join(value["b64"].encode("ascii").split())
+            padding = b"" if b"=" in text else b"=" * (-len(text) % 4)
+            return base64.b64decode(text + padding, validate=True)
         return value
 
     try:

@@ -93,6 +93,14 @@ def stub(channel):
             {"inputs": [{"b64": "w6Q="}, "a"], "signature_name": "letters"},
             {"outputs": [["ä"], ["a"]]},
         ),
+        # As in TensorFlow Serving: white space, and padding or none.
+        (
+            {
+                "inputs": [{"b64": x} for x in ("w6Q", " w6\r\nQ=", "YQ", "")],
+                "signature_name": "letters",
+            },
+            {"outputs": [["ä"], ["ä"], ["a"], [""]]},
+        ),
         (
             {
                 "instances": [{"inputs": "a", "targets": "b"}],
@@ -172,6 +180,10 @@ def test_rest_has_status_and_metadata(rest):
         (PREDICT, {"inputs": [["a"]]}, 400, "list"),
         (PREDICT, b'{"inputs":' + b"[" * 900 + b"]" * 900 + b"}", 400, "list"),
         (PREDICT, {"inputs": [{"b64": "?"}]}, 400, "base64"),
+        *(
+            (PREDICT, {"inputs": [{"b64": x}]}, 400, "not valid")
+            for x in ("w6Qab", "w6Q==", "w6\u00a0Q", "é", "w6_-")
+        ),
         (PREDICT, {"inputs": [], "signature_name": "x"}, 400, "got x"),
         (PREDICT, {"inputs": [], "signature_name": 1}, 400, "got 1"),
         (

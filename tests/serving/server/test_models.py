@@ -147,6 +147,16 @@ def test_a_folder_without_a_version_is_an_error(tmp_path, model):
         asyncio.run(model.start())
 
 
+def test_the_command_names_the_version_before_it_loads(tmp_path, run_process):
+    for number in ("3", "20"):
+        put(tmp_path, number)
+    flags = f"--model_base_path={tmp_path}", "--model_name=m", "--port=0"
+    done = run_process("server", *flags, "--rest_api_port=0")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Loading model m version 20."
+    assert (done.returncode, len(lines)) == (1, 4)  # none is a SavedModel
+
+
 def test_a_version_whose_warmup_request_fails_is_not_loaded(tmp_path):
     save(tmp_path / "1", warmup=b"whisper")
     with pytest.raises(ApiError, match="we do not whisper"):
