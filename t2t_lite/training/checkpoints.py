@@ -226,7 +226,13 @@ class Reader:
     def state(self) -> dict[str, Any]:
         """The `state` given to `save`."""
         with _damage_errors(self._path):
-            return json.loads(self["state"])
+            state = json.loads(self["state"])
+            match state:
+                case {"step": int(), "position": [int(), int(), int()]}:
+                    return state
+                case {"step": int(), **others} if "position" not in others:
+                    return state
+            raise ValueError("its state is not valid")
 
     def verify(self) -> None:
         """Read all tensors, and raise an error if a tensor is damaged."""
@@ -423,10 +429,13 @@ def read_marks(directory: _Path) -> list[dict[str, Any]]:
         keys = ("step", "metric", "value")
         marks = [best, *best.get("others", ())]
         marks = [{key: mark[key] for key in keys} for mark in marks]
+        kinds = {tuple(map(type, mark.values())) for mark in marks}
+        if kinds - {(int, str, float), (int, str, int)}:
+            raise ValueError("a mark has a value of another type")
         return [mark for mark in marks if mark["step"] in steps]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as e:
+    except (*UNREADABLE, OSError, TypeError, AttributeError) as e:
         raise DamagedError(path, e) from e
 
 
