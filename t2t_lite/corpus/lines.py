@@ -92,9 +92,7 @@ def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
       T2TLiteError: the file is missing or damaged, has too many invalid lines,
         or has lines that end with `\r` only.
     """
-    for number, line in enumerate(_decode(path, encoding, "\n")):
-        if not number:
-            _check_line_end("\n" in line, "\r" in line[:-1], path)
+    for line in _decode(path, encoding, "\n"):
         yield line.removesuffix("\n").removesuffix("\r")
 
 
@@ -137,8 +135,8 @@ def _decode(path, encoding, newline):
         )
         try:
             for count, line in enumerate(text if newline else _pieces(text), 1):
-                if count == 1 and is_utf_8:
-                    _check_bom(line.encode(UTF_8, "surrogateescape"), path)
+                if count == 1:
+                    _check_start(line.encode(UTF_8, "surrogateescape"), path)
                 # `isprintable` is cheaper and sufficient for most lines.
                 is_suspect = not (
                     is_utf_8 and line.rstrip("\r\n").isprintable()
@@ -183,10 +181,7 @@ def _check_reference(match):
 
 
 def read_byte_lines(path: PathLike) -> Iterator[bytes]:
-    r"""Yield the lines of a UTF-8 file, or of STDIN, as bytes.
-
-    See `check_byte_lines`.
-    """
+    """Yield the lines of a UTF-8 file or STDIN; see `check_byte_lines`."""
     with open_compressed(path) as file:
         yield from check_byte_lines(file, path)
 
@@ -202,8 +197,7 @@ def check_byte_lines(lines: Iterable[bytes], path: PathLike) -> Iterator[bytes]:
     count = num_invalid = first = 0
     for count, line in enumerate(lines, 1):
         if count == 1:
-            _check_bom(line, path)
-            _check_line_end(b"\n" in line, b"\r" in line[:-1], path)
+            _check_start(line, path)
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
             is_valid = "\0" not in line.decode()
@@ -219,17 +213,15 @@ def _name(path):
     return "stdin" if path == STDIN else path
 
 
-def _check_bom(start, path):
-    if start.startswith(_OTHER_BOMS):
+def _check_start(line, path):
+    """Raise T2TLiteError for the first line of another type of file."""
+    if line.startswith(_OTHER_BOMS):
         raise T2TLiteError(
             f"{_name(path)} must be UTF-8 text; it has the byte order mark of "
             "UTF-16 or UTF-32. Convert it, for example with iconv, or give its "
             "`encoding` (`problem=text` only)."
         )
-
-
-def _check_line_end(has_line_feed, has_carriage_return, path):
-    if has_carriage_return and not has_line_feed:
+    if b"\r" in line[:-1] and b"\n" not in line:
         raise T2TLiteError(
             f"{_name(path)} must end its lines with LF or CR LF; it has CR "
             "only. Convert it, for example with tr '\\r' '\\n'."

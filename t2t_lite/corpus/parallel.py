@@ -44,8 +44,6 @@ _HUB_KEY = "translation"  # of texts by language on the Hugging Face Hub
 _ROWS = 4096  # of a Parquet file, in memory at a time
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _XML_STARTS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
     b"<\0": "utf-16-le",
@@ -265,17 +263,17 @@ def read_parquet(
     columns = [*keys, *(x.split(".")[0] for x in keys), _HUB_KEY, *languages]
     number = itertools.count()
     try:
-        with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            for batch in file.iter_batches(_ROWS, columns=columns):
+        with open_compressed(path) as file:
+            table = parquet.ParquetFile(file)
+            for batch in table.iter_batches(_ROWS, columns=columns):
                 for row in batch.to_pylist():
                     next(number)
                     yield _texts(row, keys, languages)
-    except (ArrowException, OSError) as error:
+    except ArrowException as error:
         raise damaged(path, format_error(error, place=False)) from error
     except _INVALID_RECORD as error:
         place = f"{path}, row {next(number)}"
-        raise _record_error(place, names, keys) from error
+        raise _record_error(place, table.schema_arrow.names, keys) from error
 
 
 def _texts(record, keys, languages):

@@ -297,7 +297,7 @@ def _difference(gold, test, parameters):
 
 def _matched(gold, test, parameters):
     """Count gold brackets with a matching test bracket; each matches once."""
-    unmatched = defaultdict(deque)  # indices of test brackets
+    unmatched: Any = defaultdict(deque)  # indices of test brackets
     for index, (label, *span) in enumerate(test):
         label = label if parameters.labeled else ""
         unmatched[label, *span].append(index)

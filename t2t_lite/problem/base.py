@@ -123,18 +123,16 @@ class Problem:
         """Yield the training text of a vocabulary: filtered pairs of train."""
         drop_reason = filters.make_filter(self.filters, self.source_tags)
         label = f"{self.base_name} train"
-        dropped: collections.Counter[str] = collections.Counter()
-        num_pairs = 0
+        dropped: collections.Counter[str | None] = collections.Counter()
         for pair in validate_pairs(self.samples("train", raw), label):
-            num_pairs += 1
-            if reason := drop_reason(*pair):
-                dropped[reason] += 1
-            else:
+            reason = drop_reason(*pair)
+            dropped[reason] += 1
+            if not reason:
                 yield from pair
-        if num_pairs and num_pairs == dropped.total():
+        if dropped and None not in dropped:
             counts = ", ".join(f"{k} {n:,}" for k, n in dropped.items())
             raise T2TLiteError(
-                f"The filters drop all {num_pairs:,} pairs of {label} "
+                f"The filters drop all {dropped.total():,} pairs of {label} "
                 f"({counts}): change `filters`."
             )
 

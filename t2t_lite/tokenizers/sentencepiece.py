@@ -285,7 +285,9 @@ def _train_model(
     from sentencepiece import sentencepiece_model_pb2
 
     if coverage < _MIN_COVERAGE:
-        lines, coverage = _remove_rare(lines, coverage), 1.0
+        covered = _coverages(lines).items()
+        rare = {ord(c): " " for c, share in covered if share > coverage}
+        lines, coverage = [line.translate(rare) for line in lines], 1.0
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         rules = [
@@ -327,8 +329,9 @@ def _train_model(
                 # Without the special pieces, the bytes, the tags and a space.
                 room = vocab_size - _MIN_SIZE - 256 - len(tags) - 1
                 if found[1] == "vs" and room > 0:
-                    largest = _coverage_of(lines, room)
-                    bound += f", or `character_coverage` at most {largest:g}"
+                    share = list(_coverages(lines).values())[room - 1]
+                    share = math.floor(1000 * share) / 1000
+                    bound += f", or `character_coverage` at most {share:g}"
             raise T2TLiteError(
                 f"vocab_size must be {bound}; got vocab_size={vocab_size}."
             ) from error
@@ -339,27 +342,16 @@ def _train_model(
     return proto.SerializeToString(deterministic=True)
 
 
-def _remove_rare(lines: list[str], coverage: float) -> list[str]:
-    """Replace the rarest characters, beyond the coverage, by spaces."""
-    counts = _count_characters(lines)
-    left = coverage * counts.total()
-    rare = {}
-    for character, count in counts.most_common():
-        if left < count:
-            rare[ord(character)] = " "
-        left -= count
-    return [line.translate(rare) for line in lines]
-
-
-def _coverage_of(lines: list[str], number: int) -> float:
-    """Return the coverage of the most frequent characters, rounded down."""
-    counts = _count_characters(lines)
-    covered = sum(count for _, count in counts.most_common(number))
-    return math.floor(1000 * covered / counts.total()) / 1000
-
-
-def _count_characters(lines: list[str]) -> collections.Counter[str]:
-    return collections.Counter(itertools.chain.from_iterable(lines))
+def _coverages(lines: list[str]) -> dict[str, float]:
+    """Return the characters, by frequency, and the fraction of text so far."""
+    counts = collections.Counter(itertools.chain.from_iterable(lines))
+    sums = itertools.accumulate(count for _, count in counts.most_common())
+    return {
+        character: covered / counts.total()
+        for (character, _), covered in zip(
+            counts.most_common(), sums, strict=True
+        )
+    }
 
 
 def _remap_special_ids(model: bytes) -> tuple[bytes, bool]:
