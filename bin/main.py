@@ -17,6 +17,7 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import UsageError, did_you_mean
 
 _PREFIX = "t2t-lite-"
+_LIBRARIES = ("tensorflow", "keras", "keras-hub")
 
 
 def commands() -> dict[str, metadata.EntryPoint]:
@@ -33,7 +34,8 @@ def _add_flags(parser: flags.Parser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     about = "command in the list below; COMMAND --help shows its flags"
     parser.add_argument("command", metavar="COMMAND", nargs="?", help=about)
-    version = f"%(prog)s {t2t_lite.__version__}"
+    others = (f"{k} {metadata.version(k)}" for k in _LIBRARIES)
+    version = f"%(prog)s {t2t_lite.__version__} ({', '.join(others)})"
     parser.add_argument("--version", action="version", version=version)
     lines = [f"  {k:12}{_purpose(script)}" for k, script in commands().items()]
     parser.epilog = "\n".join(["commands:", *lines])

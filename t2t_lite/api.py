@@ -47,6 +47,7 @@ def train(
     problem: str | Problem | None = None,
     hparams: str | HParams | None = None,
     output_dir: str | os.PathLike | None = None,
+    callbacks: Sequence[Callable[[dict[str, Any]], object]] = (),
     **options: Any,
 ) -> "Run | str":
     """Train a run, like the command `t2t-lite-trainer`.
@@ -62,6 +63,8 @@ def train(
         hyperparameters of the run in `output_dir`.
       output_dir: the folder of the run; None takes
         `~/t2t-lite/runs/PROBLEM/SET`.
+      callbacks: functions that are called with each record of `metrics.jsonl`,
+        a dict, for example to log it elsewhere.
       **options: fields of `TrainingOptions`, by name.
 
     Returns:
@@ -80,7 +83,9 @@ def train(
     start_tensorflow(job.options.verbose, frozen_weights=False)
     from t2t_lite.training import trainer
 
-    return trainer.dry_run(job) if job.options.dry_run else trainer.train(job)
+    if job.options.dry_run:
+        return trainer.dry_run(job)
+    return trainer.train(job, callbacks)
 
 
 train.__doc__ = (inspect.getdoc(train) or "").replace(

@@ -1,6 +1,7 @@
 """`t2t_lite.train` does what the command does."""
 
 import dataclasses
+import json
 import threading
 
 import numpy as np
@@ -124,3 +125,24 @@ def test_every_option_is_a_flag_and_documented():
 def test_the_name_of_a_folder_is_text():
     with pytest.raises(UsageError, match="output_dir must be .* in UTF-8"):
         t2t_lite.train(output_dir="/a/b\udcff")
+
+
+def test_callbacks_get_the_records_of_the_run(tiny_usr_dir, tmp_path):
+    records = []
+    run = t2t_lite.train(
+        problem="tiny_digits",
+        hparams="tiny_digits_set",
+        usr_dir=tiny_usr_dir,
+        data_dir=tiny_usr_dir.parent / "data",
+        output_dir=tmp_path / "run",
+        log_steps=2,
+        train_steps=2,
+        callbacks=[records.append],
+    )
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert records == [json.loads(line) for line in lines]
+    history = run.history()
+    assert history["step"] == [record["step"] for record in records]
+    assert history["loss"] == [record.get("loss") for record in records]
+    assert any("dev_loss" in record for record in records)
+    assert {len(column) for column in history.values()} == {len(records)}

@@ -7,7 +7,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, TextIO
 
 import tensorflow as tf
@@ -16,6 +16,9 @@ from t2t_lite.errors import format_error
 from t2t_lite.progress import Counter, log
 from t2t_lite.training.config import METRICS_FILE, SAMPLES_FILE, read_records
 from t2t_lite.training.update import UpdateStats
+
+# Functions of a record of `metrics.jsonl`.
+Callbacks = Sequence[Callable[[dict[str, Any]], object]]
 
 EVENTS_FOLDER = "tensorboard"
 _MAX_SHOWN = 500  # characters of a logged translation; its file has all
@@ -26,11 +29,14 @@ class MetricsFile:
 
     A run that resumes from an older checkpoint, at `step`, records later steps
     again; readers use the last record of each step. `evaluated` has the step
-    and the weights of each evaluation on dev, in order.
+    and the weights of each evaluation on dev, in order. The `callbacks` are
+    called with each new record.
     """
 
-    def __init__(self, path: pathlib.Path, step: int):
-        self._path = path
+    def __init__(
+        self, path: pathlib.Path, step: int, callbacks: Callbacks = ()
+    ):
+        self._path, self._callbacks = path, callbacks
         self.evaluated = {
             (record["step"], record.get("weights")): None
             for record in read_records(path)
@@ -44,9 +50,8 @@ class MetricsFile:
         """
         if "dev_loss" in record:
             self.evaluated[record["step"], record.get("weights")] = None
-        line = json.dumps(
-            {k: v if _is_finite(v) else None for k, v in record.items()}
-        )
+        record = {k: v if _is_finite(v) else None for k, v in record.items()}
+        line = json.dumps(record)
         try:
             with self._path.open("ab+") as file:
                 if file.tell():
@@ -57,6 +62,8 @@ class MetricsFile:
         except OSError as error:
             reason = format_error(error, place=False)
             log(f"WARNING: {self._path} lacks a record: {reason}.")
+        for callback in self._callbacks:
+            callback(dict(record))
 
 
 class TrainingLog:
@@ -64,7 +71,7 @@ class TrainingLog:
 
     A terminal shows a progress bar inside the context manager; other streams
     get a line per record. The default stream is stderr, and `note` writes a
-    line to it.
+    line to it. For `callbacks` see `MetricsFile`.
     """
 
     def __init__(
@@ -73,9 +80,11 @@ class TrainingLog:
         step: int,
         total_steps: int,
         stream: TextIO | None = None,
+        callbacks: Callbacks = (),
     ):
         self._total = total_steps
-        self.metrics = MetricsFile(output_dir / METRICS_FILE, step)
+        path = output_dir / METRICS_FILE
+        self.metrics = MetricsFile(path, step, callbacks)
         self._samples = MetricsFile(output_dir / SAMPLES_FILE, step)
         self._events = tf.summary.create_file_writer(
             str(output_dir / EVENTS_FOLDER), flush_millis=10_000

@@ -32,6 +32,7 @@ from t2t_lite.training.config import (
     CONFIG,
     make_config,
     read_config,
+    read_metrics,
     require_fitting_vocabularies,
     require_same,
     vocabulary_hashes,
@@ -323,6 +324,16 @@ class Run:
             decoded.path if decoded and decoded.weights else None,
             self.config.get("training_cost"),
         )
+
+    def history(self) -> dict[str, list[Any]]:
+        """Return the columns of `metrics.jsonl` by name, of equal length.
+
+        A record without a value has None. `pandas.DataFrame` accepts the
+        result.
+        """
+        records = read_metrics(self.output_dir)
+        names = dict.fromkeys(name for record in records for name in record)
+        return {name: [each.get(name) for each in records] for name in names}
 
     def __fspath__(self) -> str:
         return str(self.output_dir)

@@ -23,7 +23,12 @@ from t2t_lite.progress import log
 from t2t_lite.training import checkpoints, distribute, memory, signals
 from t2t_lite.training.config import CONFIG, versions
 from t2t_lite.training.evaluation import DevEvaluation
-from t2t_lite.training.logging import Meter, Totals, TrainingLog
+from t2t_lite.training.logging import (
+    Callbacks,
+    Meter,
+    Totals,
+    TrainingLog,
+)
 from t2t_lite.training.model_card import provenance_of, write_card
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import Job
@@ -43,11 +48,11 @@ _LOCAL_OPTIONS = (
 )
 
 
-def train(job: Job) -> Run:
+def train(job: Job, callbacks: Callbacks = ()) -> Run:
     """Generate missing data, create or open the run of a job, and train it.
 
-    All workers call this function; only the chief writes files. For errors see
-    `train_run`.
+    All workers call this function; only the chief writes files and calls the
+    `callbacks`. For errors see `train_run`.
     """
     options = job.options
     strategy = distribute.make_strategy(options, job.hparams)
@@ -75,7 +80,7 @@ def train(job: Job) -> Run:
                     )
                 time.sleep(0.5)
             run = _create_run(job, manifest, dry_run=True)
-        train_run(run, options, strategy)
+        train_run(run, options, strategy, callbacks)
         # Wait for all workers, and share the training cost.
         run.config = distribute.all_gather(strategy, run.config)[0]
     return run
@@ -167,6 +172,7 @@ def train_run(
     run: Run,
     options: TrainingOptions,
     strategy: tf.distribute.Strategy | None = None,
+    callbacks: Callbacks = (),
 ) -> None:
     """Train a run to its last update, from its newest checkpoint.
 
@@ -186,7 +192,7 @@ def train_run(
                 run.seed, options.deterministic, options.check_numerics
             )
             run.data.batches("dev")  # raises errors before training starts
-            trainer = Trainer(run, options, strategy, requests)
+            trainer = Trainer(run, options, strategy, requests, callbacks)
             trainer.restore()
             trainer.train()
         if is_chief:
@@ -229,12 +235,14 @@ class Trainer:
         options: TrainingOptions,
         strategy: tf.distribute.Strategy,
         requests: signals.Requests | None = None,
+        callbacks: Callbacks = (),
     ):
         self.run, self._options, self._strategy = run, options, strategy
         self._requests = requests or signals.Requests(options)
         addresses, index = distribute.workers_of(strategy)
         self._workers, self._worker = len(addresses), index
         self._is_chief = index == 0
+        self._callbacks = callbacks if self._is_chief else ()
         self._steps = last_step(run.hparams, options.train_steps)
         if self._is_chief:
             for folder in (run.output_dir, run.checkpoints_dir):
@@ -317,6 +325,7 @@ class Trainer:
                 run.output_dir if self._is_chief else pathlib.Path(discarded),
                 self.step,
                 self._steps,
+                callbacks=self._callbacks,
             ) as self._log,
         ):
             try:

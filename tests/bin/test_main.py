@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -44,7 +45,9 @@ def test_a_wrong_command_line_is_answered_with_a_right_one(
 def test_version(run_process):
     done = run_process("main", "--version")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"t2t-lite {t2t_lite.__version__}\n"
+    assert done.stdout.startswith(f"t2t-lite {t2t_lite.__version__} ")
+    for name in ("tensorflow", "keras", "keras-hub"):
+        assert f"{name} {metadata.version(name)}" in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--help"], ["bleu", "--help"]])
