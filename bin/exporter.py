@@ -2,6 +2,7 @@
 
 A SavedModel for TensorFlow Serving translates text, with the vocabulary inside.
 An export for CTranslate2 translates tokens; the vocabulary is a separate file.
+A preset of KerasHub translates text and can be fine-tuned with Keras.
 """
 
 import argparse
@@ -10,6 +11,7 @@ import os
 
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
+from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
 from t2t_lite.serving.options import ExportOptions
 
@@ -20,16 +22,16 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     table = {
         "--export_dir=DIR": "output folder with versions 1, 2, ... (default: "
-        "OUTPUT_DIR/export or OUTPUT_DIR/ctranslate2)",
+        "OUTPUT_DIR/export, OUTPUT_DIR/ctranslate2 or OUTPUT_DIR/keras_hub)",
         "--keep=N": "number of newest versions to keep after the export "
         "(default: all)",
     }
     flags.add(parser, table)
     help_text = (
-        "saved_model for TensorFlow Serving, or ctranslate2, which requires "
-        "t2t-lite[ctranslate2]"
+        "saved_model for TensorFlow Serving, ctranslate2, which requires "
+        "t2t-lite[ctranslate2], or keras_hub, a preset without search options"
     )
-    table = {"--format=saved_model|ctranslate2": help_text}
+    table = {"--format=saved_model|ctranslate2|keras_hub": help_text}
     flags.add(parser, table, default="saved_model")
     runs.add_quantization(parser, "--format=ctranslate2")
     group = parser.add_argument_group("Options of --format=saved_model")
@@ -49,6 +51,8 @@ def export(args: argparse.Namespace) -> None:
     quantization = args.quantization or runs.DEFAULT_QUANTIZATION
     given = flags.given_settings(args, ExportOptions)
     serving = [*given, "noverify"] if args.noverify else [*given]
+    if args.format == "keras_hub":
+        serving += flags.given_settings(args, SearchSettings)
     if serving and args.format != "saved_model":
         raise UsageError(
             f"--{serving[0]} requires --format=saved_model; got "
@@ -65,6 +69,10 @@ def export(args: argparse.Namespace) -> None:
     if args.format == "ctranslate2":
         newest = export.export_ctranslate2(
             translator, export_dir, quantization, run=run, weights=weights
+        )
+    elif args.format == "keras_hub":
+        newest = export.export_keras_hub(
+            translator, export_dir, run=run, weights=weights
         )
     else:
         newest = export.export_saved_model(

@@ -25,7 +25,7 @@ ROWS = (
     ("serving.server",),
     ("serving.client", "serving.page"),
     ("serving",),
-    ("interop",),
+    ("interop", "keras_hub"),
     ("training",),
     ("datagen",),
     ("parsing",),

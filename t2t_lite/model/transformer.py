@@ -29,7 +29,7 @@ Features = Mapping[str, Tensor]
 SelfMask = Mapping[str, Tensor]
 
 # The first result of `Transformer.init_decoding`.
-StepFunction = Callable[[Tensor, Tensor, Tensors], tuple[Tensor, Tensors]]
+StepFunction = Callable[..., tuple[Any, ...]]
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -516,7 +516,8 @@ class Transformer(keras.Model):
           The function `(ids int32 [B, K], index int32 scalar, cache) -> (logits
           float32 [B, K, V], cache)`, which predicts the tokens at position
           `index` from `ids` at position `index - 1` (padding at index 0); and
-          the initial cache.
+          the initial cache. With `return_states=True`, the decoder's output,
+          float [B, K, D], precedes the cache.
         """
         weights = StepWeights.of(
             self.decoder_layers, self.softmax_embedding, memory.dtype
@@ -526,7 +527,7 @@ class Transformer(keras.Model):
         )
         return partial(self._decode_step, weights), cache
 
-    def _decode_step(self, weights, ids, index, cache):
+    def _decode_step(self, weights, ids, index, cache, return_states=False):
         step = DecoderCache.prepare_step(
             cache, weights, index, self.decoder_layers[0]
         )
@@ -535,9 +536,12 @@ class Transformer(keras.Model):
         x = flatten_rows(self.decoder_positions(x, index))
         for number, layer in enumerate(self.decoder_layers):
             x = layer.step(x, step, number)
-        logits = step.logits(self.decoder_norm(x))  # [B * K, V]
-        shape = (*ops.shape(ids), logits.shape[-1])
-        return ops.reshape(logits, shape), step.tensors  # [B, K, V]
+        states = self.decoder_norm(x)  # [B * K, D]
+        logits = step.logits(states)  # [B * K, V]
+        outputs = [logits, states] if return_states else [logits]
+        shape = ops.shape(ids)
+        outputs = [ops.reshape(x, (*shape, x.shape[-1])) for x in outputs]
+        return *outputs, step.tensors  # [B, K, V]
 
     # These functions of a cache do not depend on the model.
     reorder_cache = staticmethod(DecoderCache.reorder)

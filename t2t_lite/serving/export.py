@@ -1,4 +1,4 @@
-"""Export of a translator for TensorFlow Serving or CTranslate2."""
+"""Export of a translator for TensorFlow Serving, CTranslate2 or KerasHub."""
 
 import contextlib
 import math
@@ -117,6 +117,31 @@ def export_ctranslate2(
         )
     with _new_version(export_dir, versions.CTRANSLATE2) as (target, folder):
         write_ctranslate2(translator, folder, quantization)
+        if run:
+            files.write_text(folder / CARD, make_card(run, weights))
+    return target
+
+
+def export_keras_hub(
+    translator: Translator,
+    export_dir: str | os.PathLike,
+    *,
+    run: Run | None = None,
+    weights: Sequence[Checkpoint] = (),
+) -> pathlib.Path:
+    """Write a KerasHub preset to `EXPORT_DIR/<version>/`.
+
+    The other arguments and the result are those of `export_saved_model`.
+
+    Raises:
+      UsageError: KerasHub does not support the model.
+      T2TLiteError: the folder cannot be written or contains another format.
+    """
+    from t2t_lite.keras_hub import T2TSeq2SeqLM  # takes seconds
+
+    model = T2TSeq2SeqLM.from_translator(translator)
+    with _new_version(export_dir, versions.KERAS_HUB) as (target, folder):
+        model.save_to_preset(str(folder))
         if run:
             files.write_text(folder / CARD, make_card(run, weights))
     return target

@@ -9,7 +9,9 @@ from t2t_lite.errors import T2TLiteError
 # The file that identifies the format of an export.
 SAVED_MODEL = "saved_model.pb"
 CTRANSLATE2 = "model.bin"
-_FORMATS = (SAVED_MODEL, CTRANSLATE2)
+KERAS_HUB = "task.json"
+_LOADABLE = (SAVED_MODEL, CTRANSLATE2)
+_FORMATS = (*_LOADABLE, KERAS_HUB)
 # The description of a SavedModel; it contains no paths of this machine.
 ABOUT = pathlib.Path("assets.extra", "t2t-lite.json")
 
@@ -23,7 +25,7 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
 
     Args:
       export_dir: parent folder of the versions; created if it does not exist.
-      mark: the file of the format, SAVED_MODEL or CTRANSLATE2.
+      mark: the file of the format, such as SAVED_MODEL.
 
     Raises:
       T2TLiteError: existing versions have another format.
@@ -69,12 +71,15 @@ def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
 
 
 def newest_version(folder: pathlib.Path) -> pathlib.Path | None:
-    """Return `folder` if it is an export, else the newest version in it."""
+    """Return `folder` if it is an export, else the newest version in it.
+
+    KerasHub loads its presets itself.
+    """
     if not folder.is_dir():
         return None
-    if any((folder / mark).is_file() for mark in _FORMATS):
+    if any((folder / mark).is_file() for mark in _LOADABLE):
         return folder
-    versions = _versions(folder, *_FORMATS)
+    versions = _versions(folder, *_LOADABLE)
     return versions[-1] if versions else None
 
 

@@ -9,9 +9,11 @@ import sys
 
 import pytest
 
+import t2t_lite
 from support.lines import records
 from support.places import ROOT
 from support.rounding import approx_score
+from t2t_lite.errors import T2TLiteError
 
 ASK = ROOT / "examples" / "ask_export.py"
 TEXTS = ["1 2 3", "", "9"]
@@ -92,6 +94,7 @@ def test_two_exports_of_a_run_are_the_same_bit_by_bit(
         (["--format=ctranslate2", "--attention"], 2, ["--attention"]),
         (["--format=ctranslate2", "--warmup=0"], 2, ["--warmup"]),
         (["--format=ctranslate2", "--noverify"], 2, ["--noverify"]),
+        (["--format=keras_hub", "--beam_size=2"], 2, ["--beam_size"]),
         (["--warmup=251"], 2, ["--warmup", "250"]),
         (["--keep=0"], 2, ["--keep", "'0'"]),
         (["--export_dir=/proc/export"], 1, ["/proc/export"]),
@@ -172,3 +175,25 @@ def test_nbest_signature_gives_what_the_decoder_gives(decode, tiny_export):
     assert texts[: len(expected)] == [each["text"] for each in expected]
     scores = answer["scores"].numpy()[0][: len(expected)]
     assert scores == approx_score([e["score"] for e in expected])
+
+
+def test_a_preset_of_keras_hub_generates_what_greedy_search_finds(
+    run_command, decode, tiny_run, tmp_path
+):
+    from t2t_lite.keras_hub import T2TSeq2SeqLM
+
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path}"]
+    code, out, err = run_command("exporter", *flags, "--format=keras_hub")
+    assert (code, out) == (0, f"{tmp_path / '1'}\n")
+    assert "average of 2" in err
+    model = T2TSeq2SeqLM.from_preset(str(tmp_path / "1"))
+    model.compile(sampler="greedy", run_eagerly=True)
+    lines = ["1 2 3", "9"]
+    limit = "--max_new_tokens=6"
+    _, expected, _ = decode(lines, "--beam_size=1", limit)
+    found = model.generate(lines, max_length=7)  # with the start token
+    assert [" ".join(text.splitlines()) for text in found] == expected
+    code, _, err = run_command("exporter", *flags)
+    assert code == 1 and "task.json" in err
+    with pytest.raises(T2TLiteError, match="path must be"):
+        t2t_lite.load(tmp_path)

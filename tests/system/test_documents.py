@@ -192,6 +192,20 @@ def test_python_snippets_compile_and_import_names_that_exist(document):
                     _require_name("t2t_lite", node.attr)
 
 
+@pytest.mark.slow
+def test_the_page_of_keras_hub_runs(
+    run_command, tiny_run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "RUN").symlink_to(tiny_run)
+    flags = "--output_dir=RUN", "--format=keras_hub"
+    assert run_command("exporter", *flags)[0] == 0
+    text = (ROOT / "docs" / "keras-hub.md").read_text("utf-8")
+    blocks = [block for kind, block in _FENCE.findall(text) if kind == "python"]
+    exec("\n".join(blocks), {})
+    assert (tmp_path / "tuned" / "task.json").is_file()
+
+
 def test_the_map_of_the_readme_starts_at_files_that_are_there():
     rows = re.findall(
         r"^\| `([\w/]+/)`.*\| ([^|]+) \|$",
