@@ -56,6 +56,10 @@ class ModelHParams:
     embedding_scale: Literal["sqrt_depth", "none"] = _model(
         "sqrt_depth", "factor of embeddings: sqrt(d_model) (section 3.4), none"
     )
+    learned_start: bool = _model(
+        False, "start targets with the table's row of padding; else with zeros"
+    )
+    logits_bias: bool = _model(False, "add a learned bias to the logits")
     target_space_embedding: bool = _model(
         False, "add a learned vector to source embeddings, as tensor2tensor"
     )
@@ -69,6 +73,12 @@ class ModelHParams:
         "interleaved",
         "interleaved (section 3.5) or concatenated (tensor2tensor) sines and "
         "cosines, learned positions (table 3, row E), or none",
+    )
+    activation: Literal["relu", "swish", "gelu"] = _model(
+        "relu", "activation function of feed-forward layers"
+    )
+    attention_bias: bool = _model(
+        False, "add biases to queries, keys, values and outputs of attention"
     )
     max_relative_position: Count | None = _model(
         None, "k of relative self-attention (arXiv:1803.02155)"

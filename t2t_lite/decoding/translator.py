@@ -335,8 +335,11 @@ class Translator(tf.Module):
         if self.constraint is not None and settings.constrained:
             processor, limits = self.constraint.constrain(texts, limits)
             first.append(processor)
-        # Beam search never selects padding, but sampling could draw it.
-        padding = [PAD_ID] if settings.sample else []
+        # A trained beam search never selects padding, but sampling could draw
+        # it, and so does a model in which padding is the start token.
+        model = getattr(self.model, "models", [self.model])[0]
+        is_start = model.hparams.learned_start
+        padding = [PAD_ID] if settings.sample or is_start else []
         if suppressed := [*self._suppressed, *padding]:
             others.append(Suppress(suppressed))
         if settings.min_new_tokens:

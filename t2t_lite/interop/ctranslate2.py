@@ -153,14 +153,17 @@ def _build_spec(translator: Translator) -> Any:
     model = translator.single_model
     hparams = model.hparams
     attention = model.decoder_layers[0].self_attention
+    module = load_ctranslate2().specs
+    activation = getattr(module.Activation, hparams.activation.upper())
     sizes = {
+        "activation": activation,
         "num_heads": attention.num_heads,
         "pre_norm": hparams.norm_placement == "pre",
         "relative_position": hparams.max_relative_position is not None,
     }
     if attention.num_heads * attention.key_depth != hparams.hidden_size:
         sizes["head_dim"] = attention.key_depth
-    transformer = load_ctranslate2().specs.transformer_spec
+    transformer = module.transformer_spec
     encoder_layers, decoder_layers = hparams.num_layers
     spec = transformer.TransformerSpec(
         transformer.TransformerEncoderSpec(encoder_layers, **sizes),
@@ -178,8 +181,7 @@ def _build_spec(translator: Translator) -> Any:
     spec.config.add_source_eos = True
     norm = model.decoder_layers[0].feed_forward_norm
     spec.config.layer_norm_epsilon = norm.epsilon
-    # No token precedes the first target position.
-    spec.decoder.start_from_zero_embedding = True
+    spec.decoder.start_from_zero_embedding = not hparams.learned_start
     max_length = translator.max_length + translator.extra_decode_length
     start = np.zeros((1, max_length, hparams.hidden_size), np.float32)
     for side, table, embedding, positions in zip(
@@ -191,7 +193,8 @@ def _build_spec(translator: Translator) -> Any:
     ):
         side.scale_embeddings = embedding.scaled
         table.weight = _values(embedding.table)
-        table.weight[PAD_ID] = 0.0  # only the softmax uses this row
+        if not hparams.learned_start:
+            table.weight[PAD_ID] = 0.0  # only the softmax uses this row
         if hparams.max_relative_position is None:
             encodings = _values(positions(start))[0]  # [max_length, D]
             side.position_encodings.encodings = encodings
@@ -209,6 +212,13 @@ def _build_spec(translator: Translator) -> Any:
         scaled = vector / model.source_embedding.scale
         spec.encoder.embeddings[0].weight += scaled
     spec.decoder.projection.weight = _values(model.softmax_embedding.table)
+    if hparams.logits_bias or hparams.learned_start:
+        bias = np.zeros(target_size, np.float32)
+        if hparams.logits_bias:
+            bias = _values(model.softmax_embedding.bias)
+        if hparams.learned_start:  # as in our search, but renormalized
+            bias[PAD_ID] = -6e4  # within float16
+        spec.decoder.projection.bias = bias
     return spec
 
 
@@ -216,8 +226,8 @@ def _set_layer(spec, layer):
     """Set the weights of an encoder or decoder layer."""
     attention = layer.self_attention
     inputs, output = spec.self_attention.linear
-    inputs.weight = _kernels(attention, "query", "key", "value")
-    output.weight = _kernels(attention, "output")
+    _set_linear(inputs, attention, "query", "key", "value")
+    _set_linear(output, attention, "output")
     if attention.max_relative_position is not None:
         keys, values = attention.relative_keys, attention.relative_values
         spec.self_attention.relative_position_keys = _values(keys)
@@ -225,22 +235,22 @@ def _set_layer(spec, layer):
     _set_norm(spec.self_attention.layer_norm, layer.self_attention_norm)
     if hasattr(spec, "attention"):
         query, memory, output = spec.attention.linear
-        query.weight = _kernels(layer.cross_attention, "query")
-        memory.weight = _kernels(layer.cross_attention, "key", "value")
-        output.weight = _kernels(layer.cross_attention, "output")
+        _set_linear(query, layer.cross_attention, "query")
+        _set_linear(memory, layer.cross_attention, "key", "value")
+        _set_linear(output, layer.cross_attention, "output")
         _set_norm(spec.attention.layer_norm, layer.cross_attention_norm)
-    feed_forward = layer.feed_forward
-    spec.ffn.linear_0.weight = _kernels(feed_forward, "hidden")
-    spec.ffn.linear_0.bias = _values(feed_forward.hidden_bias)
-    spec.ffn.linear_1.weight = _kernels(feed_forward, "output")
-    spec.ffn.linear_1.bias = _values(feed_forward.output_bias)
+    _set_linear(spec.ffn.linear_0, layer.feed_forward, "hidden")
+    _set_linear(spec.ffn.linear_1, layer.feed_forward, "output")
     _set_norm(spec.ffn.layer_norm, layer.feed_forward_norm)
 
 
-def _kernels(layer, *names):
-    """Transpose and concatenate kernels [D, C]: [sum of all C, D]."""
+def _set_linear(spec, layer, *names):
+    """Transpose and concatenate kernels [D, C]; concatenate their biases."""
     kernels = [_values(getattr(layer, f"{name}_kernel")) for name in names]
-    return np.concatenate([kernel.T for kernel in kernels])
+    spec.weight = np.concatenate([kernel.T for kernel in kernels])
+    biases = [getattr(layer, f"{name}_bias") for name in names]
+    if biases[0] is not None:
+        spec.bias = np.concatenate([_values(bias) for bias in biases])
 
 
 def _set_norm(spec, norm):
@@ -288,7 +298,7 @@ class CTranslate2Translator:
             for name in {source, target}
         }
         self.source_encoder = encoders[source]
-        self.target_encoder = encoders[target]
+        self.target_encoder = encoders[target].for_targets()
         self._searches = searches
         self._source_names = token_names(self.source_encoder)
         self._target_names = token_names(self.target_encoder)

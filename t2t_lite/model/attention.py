@@ -32,7 +32,7 @@ from t2t_lite.ops import (
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class MultiHeadAttention(keras.layers.Layer):
-    """Multi-head scaled dot-product attention without biases.
+    """Multi-head scaled dot-product attention.
 
     Args:
       num_heads: H.
@@ -45,6 +45,7 @@ class MultiHeadAttention(keras.layers.Layer):
       causal: hide later positions from a window.
       max_relative_position: k, the largest distance of relative position
         representations (arXiv:1803.02155). None: no relative positions.
+      use_bias: add biases to queries, keys, values and the output.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class MultiHeadAttention(keras.layers.Layer):
         window: int | None = None,
         causal: bool = False,
         max_relative_position: int | None = None,
+        use_bias: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -67,6 +69,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.window = window
         self.causal = causal
         self.max_relative_position = max_relative_position
+        self.use_bias = use_bias
 
     def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
@@ -78,6 +81,13 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_kernel = add_kernel(self, "key_kernel", size, keys)
         self.value_kernel = add_kernel(self, "value_kernel", size, values)
         self.output_kernel = add_kernel(self, "output_kernel", values, size)
+        units = {"query": keys, "key": keys, "value": values, "output": size}
+        self.query_bias, self.key_bias, self.value_bias, self.output_bias = (
+            self.add_weight((n,), "zeros", name=f"{name}_bias")
+            if self.use_bias
+            else None
+            for name, n in units.items()
+        )
         if self.max_relative_position is not None:  # shared by the heads
             rows = 2 * self.max_relative_position + 1
             self.relative_keys = add_kernel(
@@ -133,7 +143,8 @@ class MultiHeadAttention(keras.layers.Layer):
                 context = context + relative_values(
                     weights, self.relative_values, self._distances(x, bias)
                 )
-        rows = dense(merge_heads(context), self.output_kernel)
+        context = merge_heads(context)
+        rows = dense(context, self.output_kernel, self.output_bias)
         return unflatten_rows(rows, x)
 
     def attention_weights(
@@ -169,31 +180,44 @@ class MultiHeadAttention(keras.layers.Layer):
     def _project(self, x, memory):
         """Return scaled queries, keys and values, each [B, H, T or S, d]."""
         if memory is not None:
-            rows = dense(x, self.scaled_query_kernel())
+            kernel, bias = map(
+                self.scaled, (self.query_kernel, self.query_bias)
+            )
+            rows = dense(x, kernel, bias)
             (query,) = self._split_heads(rows, x, (self.key_depth,))
             return query, *self.project_kv(memory)
         # One wide product is faster than three narrow products.
-        rows = dense(x, self.qkv_kernel())
+        rows = dense(x, self.qkv_kernel(), self.qkv_bias())
         depths = (self.key_depth, self.key_depth, self.value_depth)
         return self._split_heads(rows, x, depths)
 
     def project_kv(self, memory: Tensor) -> list[Tensor]:
         """[B, S, D] -> keys [B, H, S, d_k] and values [B, H, S, d_v]."""
         kernel = ops.concatenate([self.key_kernel, self.value_kernel], axis=1)
+        bias = self._concatenate_biases(self.key_bias, self.value_bias)
         depths = (self.key_depth, self.value_depth)
-        return self._split_heads(dense(memory, kernel), memory, depths)
+        return self._split_heads(dense(memory, kernel, bias), memory, depths)
 
     def qkv_kernel(self) -> Tensor:
         """Return the concatenated kernels of queries, keys and values."""
-        kernels = self.scaled_query_kernel(), self.key_kernel, self.value_kernel
+        query = self.scaled(self.query_kernel)
+        kernels = query, self.key_kernel, self.value_kernel
         return ops.concatenate(kernels, axis=1)
 
-    def scaled_query_kernel(self) -> Tensor:
-        """Return the query kernel, scaled by 1 / sqrt(d_k) (equation 1).
+    def qkv_bias(self) -> Tensor | None:
+        """Return the biases that belong to `qkv_kernel`."""
+        query = self.scaled(self.query_bias)
+        return self._concatenate_biases(query, self.key_bias, self.value_bias)
 
-        Scaling the kernel is cheaper than scaling the scores.
+    def _concatenate_biases(self, *biases):
+        return ops.concatenate(biases) if self.use_bias else None
+
+    def scaled(self, query: Tensor | None) -> Tensor | None:
+        """Scale kernel or bias of queries by 1 / sqrt(d_k) (equation 1).
+
+        Scaling weights is cheaper than scaling the scores.
         """
-        return self.query_kernel * self.key_depth**-0.5
+        return None if query is None else query * self.key_depth**-0.5
 
     def _split_heads(self, rows, x, depths):
         return split_heads(rows, shape_list(x)[:2], self.num_heads, depths)

@@ -22,7 +22,7 @@ from t2t_lite.model.attention import (
     softmax_weights,
     split_heads,
 )
-from t2t_lite.model.layers import TokenEmbedding
+from t2t_lite.model.layers import TokenEmbedding, hidden_units
 from t2t_lite.model.masks import attention_scores_bias
 from t2t_lite.model.relative import relative_position_ids
 from t2t_lite.ops import (
@@ -52,13 +52,20 @@ def _layer_weights(layer, dtype):
     weights = {
         "qkv_kernel": attention.qkv_kernel(),
         "self_output": attention.output_kernel,
-        "query_kernel": source.scaled_query_kernel(),
+        "query_kernel": source.scaled(source.query_kernel),
         "cross_output": source.output_kernel,
         "hidden_kernel": network.hidden_kernel,
         "hidden_bias": network.hidden_bias,
         "output_kernel": network.output_kernel,
         "output_bias": network.output_bias,
     }
+    if attention.use_bias:
+        weights |= {
+            "qkv_bias": attention.qkv_bias(),
+            "self_output_bias": attention.output_bias,
+            "query_bias": source.scaled(source.query_bias),
+            "cross_output_bias": source.output_bias,
+        }
     if attention.max_relative_position is not None:
         weights["relative_keys"] = attention.relative_keys
         weights["relative_values"] = attention.relative_values
@@ -74,6 +81,7 @@ class StepWeights(NamedTuple):
 
     layers: list[dict[str, Tensor]]  # by name
     logits: Tensor  # [D, V]
+    logits_bias: Tensor | None  # [V]
 
     @classmethod
     def of(
@@ -83,6 +91,7 @@ class StepWeights(NamedTuple):
         return cls(
             [_layer_weights(layer, dtype) for layer in layers],
             ops.cast(ops.transpose(softmax.table), dtype),
+            softmax.bias,
         )
 
 
@@ -197,9 +206,8 @@ class DecoderCache:
         weights = self._weights.layers[layer]
         names = f"keys_{layer}", f"values_{layer}"
         key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
-        query, *new = self._split(
-            dense(x, weights["qkv_kernel"]), (key_depth, key_depth, value_depth)
-        )
+        rows = dense(x, weights["qkv_kernel"], weights.get("qkv_bias"))
+        query, *new = self._split(rows, (key_depth, key_depth, value_depth))
         keys, values = map(self._append, names, new)
         bias = self._bias
         if self._distances is not None:
@@ -213,30 +221,34 @@ class DecoderCache:
                 weights["relative_values"], self._distances, axis=0
             )
             context = context + ops.matmul(shares, table)
-        return dense(merge_heads(context), weights["self_output"])
+        output, bias = weights["self_output"], weights.get("self_output_bias")
+        return dense(merge_heads(context), output, bias)
 
     def attend_source(self, layer: int, x: Tensor) -> Tensor:
         """Return the attention of a layer to the source: [B * K, D]."""
         weights = self._weights.layers[layer]
         keys = self.tensors[f"source_keys_{layer}"]
         values = self.tensors[f"source_values_{layer}"]
-        rows = dense(x, weights["query_kernel"])
+        rows = dense(x, weights["query_kernel"], weights.get("query_bias"))
         (query,) = self._split(rows, (keys.shape[3],))
         shares = softmax_weights(query, keys, self.tensors["source_bias"])
         context = batch_matmul(ops.cast(shares, values.dtype), values)
-        return dense(merge_heads(context), weights["cross_output"])
+        output, bias = weights["cross_output"], weights.get("cross_output_bias")
+        return dense(merge_heads(context), output, bias)
 
-    def feed_forward(self, layer: int, x: Tensor) -> Tensor:
+    def feed_forward(self, layer: int, x: Tensor, activation: str) -> Tensor:
         """Return the output of a feed-forward network: [B * K, D]."""
         weights = self._weights.layers[layer]
-        hidden = dense(
-            x, weights["hidden_kernel"], weights["hidden_bias"], relu=True
+        hidden = hidden_units(
+            x, weights["hidden_kernel"], weights["hidden_bias"], activation
         )
         return dense(hidden, weights["output_kernel"], weights["output_bias"])
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits of `x` [B * K, D]: float32 [B * K, V]."""
-        return ops.cast(dense(x, self._weights.logits), "float32")
+        weights = self._weights
+        rows = dense(x, weights.logits, weights.logits_bias)
+        return ops.cast(rows, "float32")
 
     def _split(self, rows, depths):
         """[B * K, H * sum(depths)] -> [B, H, K, d] for each depth."""

@@ -27,6 +27,9 @@ def count_parameters(
     d, (encoder, decoder) = hparams.hidden_size, hparams.num_layers
     source, target = hparams.vocab_sizes(source_vocab_size, target_vocab_size)
     attention = 2 * d * _attention_width(hparams)
+    if hparams.attention_bias:
+        key_depth, value_depth = _depths(hparams)
+        attention += hparams.num_heads * (2 * key_depth + value_depth) + d
     tables = _relative_rows(hparams) * sum(_depths(hparams))
     feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
     norm = 2 * d
@@ -47,6 +50,8 @@ def count_parameters(
         for part in ("source embedding", "target embedding", "softmax"):
             del parts[part]
         parts = {"embedding and softmax": source * d, **parts}
+    if hparams.logits_bias:
+        parts["logits bias"] = target
     if hparams.target_space_embedding:
         parts["target space embedding"] = d
     if hparams.position_encoding == "learned":

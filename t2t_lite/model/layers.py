@@ -89,7 +89,12 @@ def no_dropout(x: Tensor, rate: float) -> Tensor:
 class TokenEmbedding(keras.layers.Layer):
     """A table [V, D] for embeddings and logits (arXiv:1706.03762, sec. 3.4).
 
-    `scaled` multiplies embeddings, not logits, by sqrt(d_model).
+    Args:
+      vocab_size: V.
+      hidden_size: D.
+      scaled: multiply embeddings, not logits, by sqrt(d_model).
+      embeds_padding: embed padding by its row; else by zeros.
+      use_bias: add a bias to logits.
     """
 
     def __init__(
@@ -97,12 +102,17 @@ class TokenEmbedding(keras.layers.Layer):
         vocab_size: int,
         hidden_size: int,
         scaled: bool = True,
+        embeds_padding: bool = False,
+        use_bias: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
         self.scaled = scaled
+        self.embeds_padding = embeds_padding
+        self.use_bias = use_bias
+        self.bias: Any = None
 
     def build(self, input_shape: Shape | None = None) -> None:
         stddev = self.hidden_size**-0.5
@@ -114,13 +124,19 @@ class TokenEmbedding(keras.layers.Layer):
             initializer=keras.initializers.RandomNormal(stddev=stddev),
             autocast=False,  # `call` casts only the rows it uses
         )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                (self.vocab_size,), "zeros", name="bias"
+            )
         self.built = True
 
     def call(self, ids: Tensor) -> Tensor:
-        """Int [B, T] -> float [B, T, D]; the embedding of padding is zero."""
-        real = ops.cast(padding_mask(ids), self.compute_dtype)
+        """Int [B, T] -> float [B, T, D]."""
         vectors = ops.take(self.table, ids, axis=0)
         vectors = ops.cast(vectors, self.compute_dtype)
+        if self.embeds_padding:
+            return vectors * self.scale
+        real = ops.cast(padding_mask(ids), self.compute_dtype)
         return vectors * (self.scale * real)[..., None]
 
     @property
@@ -131,7 +147,7 @@ class TokenEmbedding(keras.layers.Layer):
     def logits(self, hidden: Tensor) -> Tensor:
         """Float [..., D] -> float32 [..., V], the logits."""
         kernel = ops.transpose(ops.cast(self.table, hidden.dtype))  # [D, V]
-        logits = unflatten_rows(dense(hidden, kernel), hidden)
+        logits = unflatten_rows(dense(hidden, kernel, self.bias), hidden)
         return ops.cast(logits, "float32")
 
 
@@ -255,14 +271,20 @@ class FeedForward(keras.layers.Layer):
     Args:
       filter_size: d_ff, the number of hidden units.
       relu_dropout: dropout rate of the hidden units, 0-1.
+      activation: function in place of max(0, x), by its name in Keras.
     """
 
     def __init__(
-        self, filter_size: int, relu_dropout: float = 0.0, **kwargs: Any
+        self,
+        filter_size: int,
+        relu_dropout: float = 0.0,
+        activation: str = "relu",
+        **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.filter_size = filter_size
         self.relu_dropout = relu_dropout
+        self.activation = activation
 
     def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
@@ -280,12 +302,23 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] -> float [B, T, D]."""
-        hidden = dense(x, self.hidden_kernel, self.hidden_bias, True)
+        hidden = hidden_units(
+            x, self.hidden_kernel, self.hidden_bias, self.activation
+        )
         if self.relu_dropout:  # requires the batch axis
             # [B * T, F] -> [B, T, F]
             hidden = dropout(unflatten_rows(hidden, x), self.relu_dropout)
         rows = dense(hidden, self.output_kernel, self.output_bias)
         return unflatten_rows(rows, x)  # [B * T, D] -> [B, T, D]
+
+
+def hidden_units(
+    x: Tensor, kernel: Tensor, bias: Tensor, activation: str
+) -> Tensor:
+    """Return the hidden units of a feed-forward network, rows [N, F]."""
+    is_relu = activation == "relu"  # fused
+    rows = dense(x, kernel, bias, relu=is_relu)
+    return rows if is_relu else keras.activations.get(activation)(rows)
 
 
 @keras.saving.register_keras_serializable(package="t2t_lite")

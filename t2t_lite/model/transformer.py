@@ -64,6 +64,7 @@ class _TransformerLayer(keras.layers.Layer):
             self.hparams.key_depth,
             self.hparams.value_depth,
             self.hparams.attention_dropout,
+            use_bias=self.hparams.attention_bias,
             **options,
             name=name,
             dtype=self.dtype_policy.name,
@@ -88,6 +89,7 @@ class _TransformerLayer(keras.layers.Layer):
         self.feed_forward = layers.FeedForward(
             self.hparams.filter_size,
             self.hparams.relu_dropout,
+            self.hparams.activation,
             name="feed_forward",
             dtype=self.dtype_policy.name,
         )
@@ -176,7 +178,9 @@ class DecoderLayer(_TransformerLayer):
         y = cache.attend_source(number, self._enter(x, norm))
         x = self._leave(x, y, norm)
         norm = self.feed_forward_norm
-        y = cache.feed_forward(number, self._enter(x, norm))
+        y = cache.feed_forward(
+            number, self._enter(x, norm), self.hparams.activation
+        )
         return self._leave(x, y, norm)
 
 
@@ -284,6 +288,9 @@ class Transformer(keras.Model):
             self.vocab_sizes[side],
             self.hparams.hidden_size,
             scaled=self.hparams.embedding_scale == "sqrt_depth",
+            embeds_padding=self.hparams.learned_start,
+            use_bias=self.hparams.logits_bias
+            and name in ("shared_embedding", "softmax"),
             name=name,
             dtype=self.dtype_policy.name,
         )
@@ -382,14 +389,20 @@ class Transformer(keras.Model):
         return ops.reshape(log_probs, ops.shape(real)) * real
 
     def _softmax_rows(self, features, seed) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the arguments of the fused losses: [N, D], [V, D], [N]."""
+        """Return the arguments of the fused losses: [N, D], [V, D], [N].
+
+        A bias of the logits is one more column of both matrices.
+        """
         targets = ops.cast(features["targets"], "int32")
         output = self._decoder_output({**features, "targets": targets}, seed)
-        return (  # N = B * T
-            ops.reshape(output, (-1, self.hparams.hidden_size)),
-            ops.cast(self.softmax_embedding.table, output.dtype),
-            ops.reshape(targets, (-1,)),
-        )
+        rows = ops.reshape(output, (-1, self.hparams.hidden_size))  # N = B * T
+        table = ops.cast(self.softmax_embedding.table, output.dtype)
+        bias = self.softmax_embedding.bias
+        if bias is not None:
+            rows = ops.concatenate([rows, ops.ones_like(rows[:, :1])], axis=1)
+            bias = ops.cast(bias, table.dtype)[:, None]
+            table = ops.concatenate([table, bias], axis=1)
+        return rows, table, ops.reshape(targets, (-1,))
 
     def _decoder_output(self, features, seed):
         dropout = (

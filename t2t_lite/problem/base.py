@@ -156,7 +156,8 @@ class Problem:
     def load_encoders(self, directory: PathLike) -> dict[str, "Tokenizer"]:
         """Return the encoders of `inputs` and `targets` in this direction.
 
-        A shared vocabulary is one object under both keys.
+        A shared vocabulary is one object under both keys, unless it encodes
+        the sides differently.
 
         Raises:
           T2TLiteError: a file is missing, damaged or not a vocabulary.
@@ -169,9 +170,9 @@ class Problem:
             for name in set(files.values())
         }
         inputs, targets = self.swap_if_reversed(
-            files["inputs"], files["targets"]
+            encoders[files["inputs"]], encoders[files["targets"]].for_targets()
         )
-        return {"inputs": encoders[inputs], "targets": encoders[targets]}
+        return {"inputs": inputs, "targets": targets}
 
     def evaluate(
         self,

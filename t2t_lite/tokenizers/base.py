@@ -35,6 +35,7 @@ class Tokenizer(tf.Module):
     vocab_size: int  # number of ids, PAD_ID and EOS_ID included
     # Id of text that the vocabulary cannot encode; None if there is no such.
     unknown_id: int | None = None
+    tags: Sequence[str] = ()  # see `tags`; those that the vocabulary knows
     _pieces: Sequence[str]  # by id
 
     def __init__(self, path: PathLike):
@@ -49,6 +50,10 @@ class Tokenizer(tf.Module):
         U+FFFD replaces invalid UTF-8 first.
         """
         raise NotImplementedError
+
+    def for_targets(self) -> "Tokenizer":
+        """Return the tokenizer of target texts, for most vocabularies self."""
+        return self
 
     def encode_continuation_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text as the continuation of a sentence.

@@ -50,6 +50,12 @@ KINDS = {
         "embedding_scale": "none",
         "norm_epsilon": 0.01,
     },
+    "biases and a learned start, as MarianMT": {
+        "activation": "swish",
+        "attention_bias": True,
+        "logits_bias": True,
+        "learned_start": True,
+    },
     "ids beyond the vocabulary": {"vocab_divisor": 64},
     "relative positions": {
         "max_relative_position": 3,
@@ -112,6 +118,10 @@ def make_translator(encoders, search=None, **hparams):
     table[target.vocab_size :] *= 3  # those beyond are chosen, too
     model.softmax_embedding.table.assign(table)
     never_end(model)
+    if model.hparams.learned_start:  # CTranslate2 never generates padding
+        bias = model.softmax_embedding.bias.numpy()
+        bias[PAD_ID] = -30
+        model.softmax_embedding.bias.assign(bias)
     assert np.any(model.softmax_embedding.table[PAD_ID])
     search = {"extra_decode_length": 6, "max_length": 20, **(search or {})}
     return Translator(model, source, target, **search)

@@ -135,10 +135,24 @@ def main():
         max_relative_position=2,
         target_space_embedding=True,
     ).build_weights()
+    biased = Transformer(
+        17,
+        **SIZES,
+        num_hidden_layers=1,
+        activation="swish",
+        attention_bias=True,
+        logits_bias=True,
+        learned_start=True,
+    ).build_weights()
+    for variable in biased.trainable_variables:
+        if len(variable.shape) == 1:
+            noise = GENERATOR.normal(0, 0.3, variable.shape)
+            variable.assign(array(variable) + noise)
     check_gradients(model)
+    check_search(biased, 3)
     for beam_size in (1, 3):
         check_search(model, beam_size)
-    for each in (model, restricted, relative):
+    for each in (model, restricted, relative, biased):
         check_packing(each)
         check_steps(each)
         for weights in attention_weights(each, BATCH)["decoder"]:

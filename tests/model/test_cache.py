@@ -104,6 +104,26 @@ def test_cached_steps_equal_a_full_pass_of_every_variant(norm, positions):
     check_hopping_beams(model, 3, 6, in_graph=False)
 
 
+def test_cached_steps_equal_a_full_pass_with_biases_and_a_learned_start():
+    model = small_model(
+        attention_bias=True,
+        logits_bias=True,
+        learned_start=True,
+        activation="swish",
+    )
+    generator = np.random.default_rng(0)
+    for weight in model.trainable_variables:
+        if weight.path.endswith("bias"):
+            weight.assign(generator.normal(size=weight.shape))
+    check_hopping_beams(model, 3, 6, in_graph=False)
+    start = np.array(model({"inputs": INPUTS, "targets": INPUTS}))[:, 0]
+    table = np.array(model.target_embedding.table)
+    table[0] = 0
+    model.target_embedding.table.assign(table)
+    other = np.array(model({"inputs": INPUTS, "targets": INPUTS}))[:, 0]
+    assert np.abs(start - other)[:, 1:].max() > 0.01
+
+
 @requires_bfloat16
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_bfloat16_cache_equals_full_pass_closely(beam_size):

@@ -151,8 +151,11 @@ def test_one_matrix_serves_source_target_and_softmax():
 
 
 @pytest.mark.parametrize("rows", [2, 300])
-def test_loss_and_log_probs_are_those_of_the_logits(rows):
-    model, batch = small_model(), features(batch=rows)
+@pytest.mark.parametrize("bias", [False, True])
+def test_loss_and_log_probs_are_those_of_the_logits(rows, bias):
+    model, batch = small_model(logits_bias=bias), features(batch=rows)
+    if bias:
+        model.softmax_embedding.bias.assign(np.arange(VOCAB) / VOCAB)
     batch["targets"][1, 2:] = 0
     loss, count = model.loss_sum(batch, 0.1)
     real = batch["targets"] != 0
@@ -219,6 +222,10 @@ def test_every_model_hparam_survives_from_hparams_and_config():
         attention_dropout=0.3,
         relu_dropout=0.4,
         shared_embedding=False,
+        activation="gelu",
+        attention_bias=True,
+        logits_bias=True,
+        learned_start=True,
     )
     model = Transformer.from_hparams(hparams, 5, 7).build_weights()
     config = model.get_config()
