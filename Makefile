@@ -8,6 +8,7 @@ PEERS := .peers
 BEAM := .beam
 RAY := .ray
 TORCH := .torch
+HUGGINGFACE := .huggingface
 # What Apache Beam takes in no version as new as ours.
 BEAM_OWN := pillow|protobuf|pyarrow|python-dateutil|sentencepiece
 QUICKSTART := .quickstart
@@ -24,7 +25,7 @@ NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
   tests/training/test_update.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test slowtest fuzz numerictest beamtest raytest torchtest lint docs format bench clean
+.PHONY: help install quickstart test slowtest fuzz numerictest beamtest raytest torchtest huggingfacetest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -114,6 +115,18 @@ $(TORCH)/.installed: setup.py pyproject.toml constraints.txt
 
 torchtest: $(TORCH)/.installed ## run the model core on PyTorch, in an environment of its own
 	KERAS_BACKEND=torch $(TORCH)/bin/python tests/model/core_on_another_backend.py
+
+# Version 4 is the last with pipeline("translation"). Our own packages need newer
+# versions of what it requires.
+$(HUGGINGFACE)/.installed:
+	@test -x $(HUGGINGFACE)/bin/python || $(PYTHON) -m venv $(HUGGINGFACE)
+	@echo "Installing transformers into $(HUGGINGFACE) ..."
+	@$(HUGGINGFACE)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  torch==2.13.0 transformers==4.57.6 sentencepiece==0.2.3 sacremoses==0.2.0
+	@touch $@
+
+huggingfacetest: $(STAMP) $(HUGGINGFACE)/.installed ## compare with transformers, in an environment of its own
+	$(BIN)/python -m pytest tests/interop/test_huggingface.py
 
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .

@@ -111,7 +111,8 @@ def _decode(args: argparse.Namespace) -> None:
         args.replicas = 1
     run = runs.open_run(args)
     if args.tag:
-        args.tag = check_tag(args.tag, run.problem.source_tags)
+        tags = run.problem.source_tags or run.encoders["inputs"].tags
+        args.tag = check_tag(args.tag, tags)
     resume_key = _resume_key(args, run)
     replicas = runs.make_replicas(run, args)
     translator = LoadedTranslator(str(run.output_dir), lambda: replicas, run)

@@ -3,6 +3,7 @@
 A SavedModel for TensorFlow Serving translates text, with the vocabulary inside.
 An export for CTranslate2 translates tokens; the vocabulary is a separate file.
 A preset of KerasHub translates text and can be fine-tuned with Keras.
+An export for Hugging Face's transformers is a MarianMT model.
 """
 
 import argparse
@@ -22,16 +23,19 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add_run_flags(parser)
     table = {
         "--export_dir=DIR": "output folder with versions 1, 2, ... (default: "
-        "OUTPUT_DIR/export, OUTPUT_DIR/ctranslate2 or OUTPUT_DIR/keras_hub)",
+        "OUTPUT_DIR/export, or OUTPUT_DIR/FORMAT for other formats)",
         "--keep=N": "number of newest versions to keep after the export "
         "(default: all)",
     }
     flags.add(parser, table)
     help_text = (
-        "saved_model for TensorFlow Serving, ctranslate2, which requires "
-        "t2t-lite[ctranslate2], or keras_hub, a preset without search options"
+        "saved_model for TensorFlow Serving, keras_hub, a preset without "
+        "search options, or ctranslate2 or huggingface, which require "
+        "t2t-lite[ctranslate2] or t2t-lite[huggingface]"
     )
-    table = {"--format=saved_model|ctranslate2|keras_hub": help_text}
+    table = {
+        "--format=saved_model|ctranslate2|huggingface|keras_hub": help_text
+    }
     flags.add(parser, table, default="saved_model")
     runs.add_quantization(parser, "--format=ctranslate2")
     group = parser.add_argument_group("Options of --format=saved_model")
@@ -70,10 +74,12 @@ def export(args: argparse.Namespace) -> None:
         newest = export.export_ctranslate2(
             translator, export_dir, quantization, run=run, weights=weights
         )
-    elif args.format == "keras_hub":
-        newest = export.export_keras_hub(
-            translator, export_dir, run=run, weights=weights
-        )
+    elif args.format in ("keras_hub", "huggingface"):
+        write = {
+            "keras_hub": export.export_keras_hub,
+            "huggingface": export.export_huggingface,
+        }[args.format]
+        newest = write(translator, export_dir, run=run, weights=weights)
     else:
         newest = export.export_saved_model(
             translator,

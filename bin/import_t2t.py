@@ -1,6 +1,6 @@
-"""Convert a tensor2tensor checkpoint to a run.
+"""Convert a tensor2tensor checkpoint or a Hugging Face model to a run.
 
-The run has the weights, hparams and vocabulary of the checkpoint, and supports
+The run has the weights, hparams and vocabulary of the original, and supports
 decoding, training and export.
 """
 
@@ -29,6 +29,9 @@ from t2t_lite.validators import integer
 
 def _add_flags(parser: flags.Parser) -> None:
     table = {
+        "--huggingface=DIR|NAME": "folder of a MarianMT model, or its name on "
+        "the Hugging Face Hub such as Helsinki-NLP/opus-mt-en-de, instead of "
+        "--t2t_dir; requires t2t-lite[huggingface]",
         "--t2t_dir=DIR": "folder of tensor2tensor's trainer, or a checkpoint "
         "in it such as DIR/model.ckpt-250000",
         "--vocabulary=FILE[,FILE]": "subword file, or subword files of source "
@@ -55,7 +58,10 @@ def _add_flags(parser: flags.Parser) -> None:
 
 
 def import_checkpoint(args: argparse.Namespace) -> None:
-    """Import the checkpoint and print the folder of the run."""
+    """Import the model and print the folder of the run."""
+    if args.huggingface:
+        _import_huggingface(args)
+        return
     flags.require(args, "t2t_dir", "vocabulary", "output_dir")
     plugins.load_plugins(args.usr_dir)
     train_dir = read_train_dir(flags.folder(args.t2t_dir))
@@ -81,6 +87,25 @@ def import_checkpoint(args: argparse.Namespace) -> None:
     for remark in remarks:
         command.note(f"{remark[:1].upper()}{remark[1:]}.")
     print(run.output_dir)
+
+
+def _import_huggingface(args: argparse.Namespace) -> None:
+    others = vars(args).keys() - {
+        "huggingface",
+        "output_dir",
+        "seed",
+        "verbose",
+    }
+    flags.check_together(args, [("huggingface", *sorted(others))], {})
+    flags.require(args, "output_dir")
+    plugins.load_plugins(None)
+    start_tensorflow(args.verbose)
+    from t2t_lite.interop.huggingface import import_huggingface
+
+    output_dir = flags.folder(args.output_dir)
+    print(
+        import_huggingface(args.huggingface, output_dir, args.seed).output_dir
+    )
 
 
 def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:

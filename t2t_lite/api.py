@@ -326,6 +326,7 @@ class LoadedTranslator:
             raise UsageError("mbr and split_sentences conflict with score.")
         problem = self._run.problem if self._run else None
         tags = problem.source_tags if problem else ()
+        tags = tags or getattr(engine.source_encoder, "tags", ())
         split = None
         if split_sentences:
             if details or mbr or (nbest or 1) > 1 or self._run is None:

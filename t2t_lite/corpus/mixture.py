@@ -31,7 +31,8 @@ class Corpus:
 
     def __str__(self) -> str:
         share = "" if self.share is None else f":{self.share!r}"
-        tag = f":{self.tag[1:-1]}" if self.tag else ""
+        name = self.tag.removeprefix("<").removesuffix(">")
+        tag = f":{name}" if name else ""
         return f"{','.join(self.files)}{share}{tag}"
 
 

@@ -152,8 +152,8 @@ class TextOptions(ProblemOptions):
     shared_vocabulary: bool = setting(True, "one vocabulary for both sides")
     vocabulary: _File = setting(
         None,
-        "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt "
-        "or a tensor2tensor subword file",
+        "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt, "
+        "a tensor2tensor subword file, or the file of an imported run",
     )
     filters: _Filters | None = setting(
         None,

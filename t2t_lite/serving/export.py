@@ -1,4 +1,4 @@
-"""Export of a translator for TensorFlow Serving, CTranslate2 or KerasHub."""
+"""Export of a translator for TensorFlow Serving and other engines."""
 
 import contextlib
 import math
@@ -14,6 +14,7 @@ from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.interop.ctranslate2 import require_runnable, write_ctranslate2
+from t2t_lite.interop.huggingface import write_huggingface
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving import requests, verify, versions
@@ -144,6 +145,30 @@ def export_keras_hub(
         model.save_to_preset(str(folder))
         if run:
             files.write_text(folder / CARD, make_card(run, weights))
+    return target
+
+
+def export_huggingface(
+    translator: Translator,
+    export_dir: str | os.PathLike,
+    *,
+    run: Run | None = None,
+    weights: Sequence[Checkpoint] = (),
+) -> pathlib.Path:
+    """Write a model of `transformers` to `EXPORT_DIR/<version>/`.
+
+    See `export_ctranslate2`, and `write_huggingface` for refused models.
+    """
+    with _new_version(export_dir, versions.HUGGINGFACE) as (target, folder):
+        languages = getattr(run and run.problem, "languages", ("", ""))
+        write_huggingface(translator, folder, languages)
+        if run:
+            ours, theirs = (
+                "library_name: t2t-lite",
+                "library_name: transformers",
+            )
+            card = make_card(run, weights).replace(ours, theirs, 1)
+            files.write_text(folder / "README.md", card)
     return target
 
 

@@ -9,9 +9,10 @@ from t2t_lite.errors import T2TLiteError
 # The file that identifies the format of an export.
 SAVED_MODEL = "saved_model.pb"
 CTRANSLATE2 = "model.bin"
+HUGGINGFACE = "model.safetensors"
 KERAS_HUB = "task.json"
 _LOADABLE = (SAVED_MODEL, CTRANSLATE2)
-_FORMATS = (*_LOADABLE, KERAS_HUB)
+_FORMATS = (*_LOADABLE, HUGGINGFACE, KERAS_HUB)
 # The description of a SavedModel; it contains no paths of this machine.
 ABOUT = pathlib.Path("assets.extra", "t2t-lite.json")
 

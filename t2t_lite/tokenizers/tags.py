@@ -2,7 +2,7 @@
 
 A tag selects the output, such as the target language in arXiv:1611.04558, or
 marks the origin of a pair, such as back-translation in arXiv:1906.06442. Users
-name it `2de`; in a text it is `<2de>`.
+name it `2de`; in a text it is `<2de>`. The tags of MarianMT are `>>deu<<`.
 """
 
 import re
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from t2t_lite.errors import UsageError
 
-# At least one letter because a number is a share; no reserved pieces.
 # Matches texts without a visible character, in Python and RE2: control
 # characters, white space as in `str.isspace`, and invisible characters such as
 # soft hyphens, zero-width spaces, BOMs, fillers and variation selectors.
@@ -20,27 +19,29 @@ BLANK = (
     "\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]*"
 )
+# At least one letter because a number is a share; no reserved pieces.
 _NAME = re.compile(
     r"<?(?!(?:pad|unk|s|0x[0-9A-F]{2})\b)"
     r"([0-9_-]*+[A-Za-z][A-Za-z0-9_-]*)>?"
+    r"|(>>[A-Za-z0-9_-]+<<)"
 )
 
 
 def tag_of(name: str) -> str | None:
     """Return the tag of a name: "2de" -> "<2de>"; None if it is invalid."""
     match = _NAME.fullmatch(name)
-    return f"<{match[1]}>" if match else None
+    return match and (match[2] or f"<{match[1]}>")
 
 
 def check_tag(name: str, tags: Sequence[str]) -> str:
     """Return the tag of a name; raise UsageError if it is not in `tags`."""
-    tag = tag_of(name)
-    if tag is None or tag not in tags:
-        raise UsageError(
-            "tag must be one of the tags of the training corpora: "
-            f"{', '.join(tags) or '(none)'}; got {name!r}."
-        )
-    return tag
+    for tag in tags:
+        if tag in (tag_of(name), f">>{name}<<"):
+            return tag
+    raise UsageError(
+        "tag must be one of the tags of the training corpora: "
+        f"{', '.join(tags) or '(none)'}; got {name!r}."
+    )
 
 
 def add_tag(tag: str, text: str) -> str:

@@ -4,6 +4,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.base import Tokenizer, read_vocabulary, vocab_lines
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS, ClosedVocabulary
+from t2t_lite.tokenizers.marian import MarianVocabulary
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer, parse_subwords
 from t2t_lite.tokenizers.wordpiece import WordPieceVocabulary
@@ -16,6 +17,8 @@ def open_vocabulary(path: PathLike) -> Tokenizer:
       T2TLiteError: the file is missing, damaged or not a vocabulary.
     """
     content = read_vocabulary(path)
+    if content.startswith(b"PK"):  # a zip archive
+        return MarianVocabulary(path)
     lines = vocab_lines(content)
     if parse_subwords(lines):
         return T2TSubwordTokenizer(path)

@@ -20,6 +20,7 @@ from t2t_lite.training.config import (
     CONFIG,
     find_config,
     problem_options,
+    read_config,
     require_fitting_vocabularies,
 )
 from t2t_lite.training.options import (
@@ -52,7 +53,9 @@ def choose_job(
     plugins.load_plugins(options.usr_dir)
     run_dir = check("output_dir", output_dir, folder) if output_dir else None
     config = find_config(run_dir) if run_dir else None
-    if config is None and (problem is None or hparams is None):
+    # Without hparams, those of the run in init_from.
+    has_hparams = hparams is not None or options.init_from
+    if config is None and (problem is None or not has_hparams):
         raise UsageError(
             "problem and hparams are required, unless output_dir has a run "
             f"(got problem={problem}, hparams={hparams}, "
@@ -64,9 +67,9 @@ def choose_job(
     elif hparams is not None:
         values, set_name = registry.hparams(hparams), hparams
     else:
-        config = config or {}
-        values = HParams.from_dict(config["hparams"])
-        set_name = config.get("hparams_set")
+        known = config or read_config(options.init_from or run_dir)
+        values = HParams.from_dict(known["hparams"])
+        set_name = known.get("hparams_set")
     values = values.override(options.hparams_override)
     if not run_dir and set_name and problem:
         name = problem if isinstance(problem, str) else problem.name

@@ -4,7 +4,7 @@ import pathlib
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,11 +112,17 @@ def import_run(
     messages.append(f"training resumes after update {step} with {state_source}")
     tensors = {**checkpoints.model_tensors(model), **updater.tensors()}
     state = {"step": step, "position": [0, 0, 0], "seed": seed}
-    _write_run(output_dir, config, vocabulary, tensors, state)
+    write_run(output_dir, config, vocabulary, tensors, state)
     return run, messages
 
 
-def _write_run(output_dir, config, vocabulary, tensors, state):
+def write_run(
+    output_dir: pathlib.Path,
+    config: Mapping[str, Any],
+    vocabulary: Sequence[pathlib.Path],
+    tensors: Mapping[str, Any],
+    state: Mapping[str, Any],
+) -> None:
     """Write the folder of a run atomically."""
     with files.write_folder(output_dir, replace=False) as folder:
         checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
