@@ -7,6 +7,8 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_report
 from t2t_lite.corpus.lines import read_lines
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.evaluation.bleu import bleu, tokenizer_of
+from t2t_lite.evaluation.tokenized_bleu import tokenized_bleu
 
 
 def _add_flags(parser: flags.Parser) -> None:
@@ -32,31 +34,25 @@ def score_files(args: argparse.Namespace) -> None:
     flags.check_together(args, [("tokenized", "lowercase")], both)
     io_paths.check_stdin(args.hypothesis, *args.reference, args.baseline)
     hypotheses = list(read_lines(args.hypothesis))
-    others = [*args.reference, *([args.baseline] if args.baseline else [])]
-    references, *more = (
+    given = [*args.reference, *([args.baseline] if args.baseline else [])]
+    references = [
         io_paths.read_aligned(path, len(hypotheses), args.hypothesis)
-        for path in others
-    )
-    if not references:
+        for path in given
+    ]
+    if not hypotheses:
         raise T2TLiteError(f"{args.reference[0]} has no lines to score.")
-    baseline = more.pop() if args.baseline else None
-    from t2t_lite.evaluation.bleu import bleu, tokenizer_of
-    from t2t_lite.evaluation.tokenized_bleu import tokenized_bleu
-
+    baseline = references.pop() if args.baseline else None
     scores = bleu(
         hypotheses,
         references,
         args.tokenize or tokenizer_of(args.target_language or ""),
         args.lowercase,
-        more_references=more,
         metrics=("chrf", *args.metrics),
         baseline=baseline,
     )
     report = {"metric": "bleu", **scores}
     if args.tokenized:
-        tokenized = tokenized_bleu(
-            hypotheses, references, args.target_language, more
-        )
+        tokenized = tokenized_bleu(hypotheses, references, args.target_language)
         report["tokenized_bleu"] = tokenized["score"]
         report["tokenized_bleu_procedure"] = tokenized["procedure"]
     print_report(report, args.json)

@@ -33,21 +33,14 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.data_dir:
         run.data.folder = flags.folder(args.data_dir)
     run.problem.check_metric(args.tokenize)
+    names = [n for n in ("tokenize", "metrics", "reference") if vars(args)[n]]
     accepted = inspect.signature(run.problem.evaluate).parameters
-    scoring: dict[str, Any] = {}
-    for name in ("tokenize", "metrics", "reference"):
-        if value := getattr(args, name):
-            scoring[name] = value
-            if "metrics" not in accepted:
-                raise UsageError(
-                    f"--{name} is not supported for {run.problem.name}."
-                )
+    if names and "metrics" not in accepted:
+        raise UsageError(f"--{names[0]} conflicts with {run.problem.name}.")
+    scoring = {name: vars(args)[name] for name in names if name in accepted}
     sources, references = run.data.texts(args.split)
-    if paths := scoring.pop("reference", ()):
-        references, *scoring["more_references"] = (
-            read_aligned(path, len(sources), f"the split {args.split}")
-            for path in paths
-        )
+    count, of = len(sources), f"the split {args.split}"
+    given: Any = [read_aligned(path, count, of) for path in args.reference]
     from t2t_lite.training import checkpoints, config
 
     weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
@@ -72,7 +65,9 @@ def evaluate(args: argparse.Namespace) -> None:
                 counter.advance(1)
 
     command.interruptible(translate, signal.SIGINT)
-    report = run.problem.evaluate(sources, references, hypotheses, **scoring)
+    report = run.problem.evaluate(
+        sources, given or references, hypotheses, **scoring
+    )
     translator = replicas[0].translator
     report |= {
         "problem": run.problem.name,

@@ -453,14 +453,11 @@ def _check_no_options(options: Iterable[str]) -> None:
 
 
 def _list_texts(texts: Any) -> list[Any]:
-    wrong = [texts]
-    if isinstance(texts, str | Request):
-        return wrong
-    others = bytes | bytearray | Mapping  # iterables of something else
-    if isinstance(texts, Iterable) and not isinstance(texts, others):
-        text_list = list(texts)
-        wrong = [x for x in text_list if not isinstance(x, str | Request)]
-        if not wrong:
-            return text_list
-    found = " ".join(reprlib.repr(wrong[0]).split())
-    raise UsageError(f"A text must be a str; got {found}.")
+    single = str | bytes | bytearray | Mapping
+    several = isinstance(texts, Iterable) and not isinstance(texts, single)
+    text_list = list(texts) if several else [texts]
+    for text in text_list:
+        if not isinstance(text, str | Request):
+            found = " ".join(reprlib.repr(text).split())
+            raise UsageError(f"A text must be a str; got {found}.")
+    return text_list

@@ -28,8 +28,7 @@ def start_tensorflow(
         already imported; None keeps the environment variable.
 
     Raises:
-      T2TLiteError: Keras has another backend in this process, or see
-        `require_not_forked`.
+      T2TLiteError: Keras has another backend, or the process is a fork.
     """
     require_not_forked()
     _users.add(os.getpid())
@@ -69,10 +68,7 @@ def start_tensorflow(
 
 
 def require_not_forked() -> None:
-    """Raise T2TLiteError in a child forked from a process with TensorFlow.
-
-    TensorFlow would wait forever there for threads that only the parent has.
-    """
+    """Raise T2TLiteError in a fork, where TensorFlow would wait forever."""
     if _users - {os.getpid()}:
         raise T2TLiteError(
             "TensorFlow does not work in a process that was forked from one "

@@ -55,7 +55,9 @@ class Parser(argparse.ArgumentParser):
             if flag[:2] != "--":
                 flag = str(len(merged))
             elif flag in separators and not equals:
-                value = next(rest, "")
+                value = next(rest, "--")
+                if value[:2] == "--":  # another flag
+                    raise UsageError(f"{flag}: expected one argument.")
                 word = f"{flag}={value}"
             if flag in merged and flag not in separators:
                 raise UsageError(f"{flag} is given twice: remove one.")

@@ -1,12 +1,12 @@
 """BLEU, chrF and TER of plain text, computed by sacreBLEU."""
 
-import itertools
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from t2t_lite.errors import T2TLiteError
 
+References: TypeAlias = Sequence[str] | Sequence[Sequence[str]]
 TOKENIZERS = ("13a", "intl", "char", "none", "zh", "ja-mecab", "ko-mecab")
 METRICS = ("chrf", "chrf++", "ter")  # besides BLEU; chrf is chrF2
 # Tokenizers for languages that 13a cannot split into words, by ISO 639 codes;
@@ -26,14 +26,19 @@ def tokenizer_of(language: str) -> str:
     return _BY_LANGUAGE.get(code, TOKENIZERS[0])
 
 
+def list_references(references: References) -> list[list[str]]:
+    """Return one list of references per reference translation."""
+    is_single = not references or isinstance(references[0], str)
+    lists: Any = [references] if is_single else references
+    return list(map(list, lists))
+
+
 def bleu(
     hypotheses: Sequence[str],
-    references: Sequence[str],
-    tokenize: str = "13a",
+    references: References,
+    tokenize: str = TOKENIZERS[0],
     lowercase: bool = False,
     smooth_method: str = "exp",
-    *,
-    more_references: Sequence[Sequence[str]] = (),
     metrics: Sequence[str] = (),
     baseline: Sequence[str] | None = None,
 ) -> dict[str, Any]:
@@ -41,11 +46,10 @@ def bleu(
 
     Args:
       hypotheses: detokenized translations.
-      references: one reference per hypothesis.
-      tokenize: sacreBLEU's tokenizer; papers use "13a", or "zh" for Chinese.
+      references: one reference per hypothesis, or several lists of them.
+      tokenize: sacreBLEU's tokenizer, see `tokenizer_of`.
       lowercase: ignore case.
       smooth_method: sacreBLEU's smoothing; its default is "exp".
-      more_references: other references, each like `references`.
       metrics: other scores to compute, from METRICS.
       baseline: translations of another system, for a paired bootstrap test.
 
@@ -59,52 +63,47 @@ def bleu(
       T2TLiteError: there are no sentences, the numbers of sentences differ, or
         a package of the tokenizer is not installed.
     """
-    every = [list(each) for each in (references, *more_references)]
-    systems = [("system", list(hypotheses))]
-    if baseline is not None:
-        systems.insert(0, ("baseline", list(baseline)))
-    for (_, texts), lines in itertools.product(systems, every):
-        if len(texts) != len(lines):
+    every, hypotheses = list_references(references), list(hypotheses)
+    for lines in (*every, hypotheses if baseline is None else baseline):
+        if len(lines) != len(hypotheses):
             raise T2TLiteError(
                 "The numbers of hypotheses and references must be equal (got "
-                f"{len(texts)} hypotheses and {len(lines)} references)."
+                f"{len(hypotheses)} hypotheses and {len(lines)} references)."
             )
-    if not references:
+    if not hypotheses:
         raise T2TLiteError(
             "A score requires at least one sentence (got an empty list)."
         )
     from sacrebleu.metrics import BLEU, CHRF, TER
+    from sacrebleu.significance import PairedTest
 
-    try:
+    unspaced = tokenize in _BY_LANGUAGE.values()
+    makers: dict[str, Callable[[], Any]] = {
         # `force` silences the warning about text that looks tokenized.
-        scorers: dict[str, Any] = {
-            "bleu": BLEU(
-                tokenize=tokenize,
-                lowercase=lowercase,
-                smooth_method=smooth_method,
-                force=True,
-            )
-        }
+        "bleu": lambda: BLEU(
+            lowercase,
+            force=True,
+            tokenize=tokenize,
+            smooth_method=smooth_method,
+        ),
+        "chrf": lambda: CHRF(lowercase=lowercase),
+        "chrf++": lambda: CHRF(word_order=2, lowercase=lowercase),
+        "ter": lambda: TER(normalized=unspaced, asian_support=unspaced),
+    }
+    try:
+        scorers = {name: makers[name]() for name in ("bleu", *metrics)}
     except RuntimeError as error:  # names the package to install
         text = " ".join(str(error).split())
         raise T2TLiteError(f"Tokenizer {tokenize} of BLEU: {text}.") from error
-    unspaced = tokenize in _BY_LANGUAGE.values()
-    others = {
-        "chrf": CHRF(lowercase=lowercase),
-        "chrf++": CHRF(word_order=2, lowercase=lowercase),
-        "ter": TER(normalized=unspaced, asian_support=unspaced),
-    }
-    scorers |= {name: others[name] for name in metrics}
     report: dict[str, Any] = {}
     for name, scorer in scorers.items():
         keys = (name, f"{name}_signature")
         key, signature = ("score", "signature") if name == "bleu" else keys
-        report[key] = scorer.corpus_score(systems[-1][1], every).score
+        report[key] = scorer.corpus_score(hypotheses, every).score
         report[signature] = str(scorer.get_signature())
-    report["sentences"] = len(references)
+    report["sentences"] = len(hypotheses)
     if baseline is not None:
-        from sacrebleu.significance import PairedTest
-
+        systems = [("baseline", list(baseline)), ("system", hypotheses)]
         signatures, columns = PairedTest(systems, scorers, every, "bs")()
         del columns["System"]  # the names; a column per metric follows
         pairs = dict(zip(scorers, columns.values(), strict=True))

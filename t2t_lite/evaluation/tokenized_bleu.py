@@ -6,16 +6,13 @@ from importlib import metadata
 from typing import Any
 
 from t2t_lite.errors import UsageError
-from t2t_lite.evaluation.bleu import TOKENIZERS, bleu, tokenizer_of
+from t2t_lite.evaluation import bleu
 
 _HYPHEN = re.compile(rb"(\S)-(\S)")
 
 
 def tokenized_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    language: str,
-    more_references: Sequence[Sequence[str]] = (),
+    hypotheses: Sequence[str], references: bleu.References, language: str
 ) -> dict[str, Any]:
     """Compute corpus BLEU of Moses tokens, with compounds split.
 
@@ -27,9 +24,8 @@ def tokenized_bleu(
 
     Args:
       hypotheses: detokenized translations.
-      references: one reference per hypothesis.
+      references: one reference per hypothesis, or several lists of them.
       language: language code of both, one of `languages()`.
-      more_references: other references, each like `references`.
 
     Returns:
       `score` (0-100, cased; 0 without a match of each n-gram order up to 4;
@@ -40,21 +36,15 @@ def tokenized_bleu(
       UsageError: the tokenizer has no rules for the language.
       T2TLiteError: there are no sentences, or the numbers of sentences differ.
     """
-    if tokenizer_of(language) != TOKENIZERS[0]:
+    if bleu.tokenizer_of(language) != bleu.TOKENIZERS[0]:
         reason = f"none: Moses does not split {language!r} into words"
-        count = len(references)
+        count = len(hypotheses)
         return {"score": None, "procedure": reason, "sentences": count}
-    hypotheses, references, *more = (
+    hypotheses, *lists = (
         tokenize(side, language)
-        for side in (hypotheses, references, *more_references)
+        for side in (hypotheses, *bleu.list_references(references))
     )
-    report = bleu(
-        hypotheses,
-        references,
-        "none",
-        smooth_method="none",
-        more_references=more,
-    )
+    report = bleu.bleu(hypotheses, lists, "none", smooth_method="none")
     return {
         "score": report["score"],
         "procedure": "Moses tokens of both sides (sacremoses "

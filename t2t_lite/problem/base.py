@@ -4,7 +4,6 @@ import collections
 import contextlib
 import copy
 import dataclasses
-import functools
 import hashlib
 import inspect
 import itertools
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.evaluation import bleu
 from t2t_lite.files import PathLike
 from t2t_lite.tokenizers.tags import split_tag
 from t2t_lite.validators import changed, require_known, validate
@@ -318,17 +318,15 @@ class Text2TextProblem(Problem):
     def evaluate(
         self,
         sources: Sequence[str],
-        references: Sequence[str],
+        references: bleu.References,
         outputs: Sequence[str],
-        *,
-        more_references: Sequence[Sequence[str]] = (),
         tokenize: str | None = None,
         metrics: Sequence[str] = (),
     ) -> dict[str, Any]:
         """Return corpus BLEU (cased, lower-cased, tokenized) and chrF2.
 
-        See `evaluation.bleu` for `more_references` and `metrics`. The default
-        of `tokenize` is sacreBLEU's tokenizer for the target language.
+        See `evaluation.bleu` for the arguments. The default of `tokenize` is
+        sacreBLEU's tokenizer for the target language.
 
         Returns:
           `metric`, `score`, `signature`, `sentences`; `chrf` and other
@@ -341,30 +339,24 @@ class Text2TextProblem(Problem):
           T2TLiteError: the numbers of sentences differ or are 0, or a package
             of the tokenizer is not installed.
         """
-        from t2t_lite.evaluation.bleu import bleu, tokenizer_of
-
         language = self.languages[1]
-        tokenize = tokenize or tokenizer_of(language)
-        lists = references, *more_references
-        score = functools.partial(
-            bleu, outputs, references, tokenize, more_references=more_references
-        )
-        cased, lower = score(metrics=("chrf", *metrics)), score(lowercase=True)
+        tokenize = tokenize or bleu.tokenizer_of(language)
+        lists = bleu.list_references(references)
+        cased = bleu.bleu(outputs, lists, tokenize, metrics=("chrf", *metrics))
+        lower = bleu.bleu(outputs, lists, tokenize, lowercase=True)
         exact = sum(map(operator.contains, zip(*lists, strict=True), outputs))
         return {
             "metric": self.metric,
             **cased,
             "score_lowercase": lower["score"],
             "signature_lowercase": lower["signature"],
-            "exact_match": 100.0 * exact / len(references),
+            "exact_match": 100.0 * exact / len(outputs),
             **_tokenized_bleu(outputs, lists, language),
             **_bleu_by_tag(self.source_tags, sources, outputs, lists, tokenize),
         }
 
     def check_metric(self, tokenize: str | None = None) -> None:
-        from t2t_lite.evaluation.bleu import bleu, tokenizer_of
-
-        bleu([""], [""], tokenize or tokenizer_of(self.languages[1]))
+        bleu.bleu([""], [""], tokenize or bleu.tokenizer_of(self.languages[1]))
 
 
 def read_some(pairs: Iterable[tuple[str, str]]) -> None:
@@ -399,15 +391,13 @@ def _bleu_by_tag(tags, sources, outputs, lists, tokenize):
     """Return the entry `by_tag` of a report; {} without tags."""
     if not tags:
         return {}
-    from t2t_lite.evaluation.bleu import bleu
-
     groups = collections.defaultdict(list)
     for source, *texts in zip(sources, outputs, *lists, strict=True):
         groups[split_tag(source, tags)[0] or "no tag"].append(texts)
     by_tag = {}
     for tag, rows in sorted(groups.items()):
-        hypotheses, correct, *more = zip(*rows, strict=True)
-        scores = bleu(hypotheses, correct, tokenize, more_references=more)
+        hypotheses, *correct = zip(*rows, strict=True)
+        scores = bleu.bleu(hypotheses, correct, tokenize)
         by_tag[tag] = {key: scores[key] for key in ("score", "sentences")}
     return {"by_tag": by_tag}
 
@@ -420,8 +410,6 @@ def _tokenized_bleu(hypotheses, lists, language):
 
     score, procedure = None, f"none: sacremoses has no rules for {language!r}"
     if language in tokenized_bleu.languages():
-        report = tokenized_bleu.tokenized_bleu(
-            hypotheses, lists[0], language, lists[1:]
-        )
+        report = tokenized_bleu.tokenized_bleu(hypotheses, lists, language)
         score, procedure = report["score"], report["procedure"]
     return {"tokenized_bleu": score, "tokenized_bleu_procedure": procedure}

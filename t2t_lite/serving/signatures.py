@@ -174,14 +174,10 @@ def _distinct(answers: Answers) -> Answers:
     repeated = tf.reduce_any(is_equal & (rank < rank[:, None]), axis=2)
     order = tf.argsort(tf.cast(repeated, tf.int32), axis=1, stable=True)
     missing = {"scores": NEG_INF, "lengths": 0}  # others are texts
-    return {
-        name: tf.gather(
-            tf.where(repeated, missing.get(name, ""), value),
-            order,
-            batch_dims=1,
-        )
-        for name, value in answers.items()
-    }
+    for name, value in answers.items():
+        value = tf.where(repeated, missing.get(name, ""), value)
+        answers[name] = tf.gather(value, order, batch_dims=1)
+    return answers
 
 
 def _score(translator: Translator) -> Callable[..., Answers]:

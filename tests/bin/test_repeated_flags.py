@@ -26,6 +26,12 @@ def test_each_flag_has_lists_or_one_value(name, capsys):
         assert is_list or code == 2
 
 
+@pytest.mark.parametrize("words", [["--pairs"], ["--pairs", "--seed=1"]])
+def test_a_list_needs_a_value(words, capsys):
+    assert MAINS["datagen"]([*words, "--pairs=/a.tsv"]) == 2
+    assert "--pairs: expected one argument" in capsys.readouterr().err
+
+
 def test_values_of_a_list_are_joined():
     parse = MAINS["datagen"].make_parser().parse_args
     words = ["--pairs=/a.tsv", "--filters", "length=9", "--pairs", "/b.tsv:2de"]
