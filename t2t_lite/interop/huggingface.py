@@ -111,7 +111,7 @@ def import_huggingface(
         _require(_REQUIRED, config)
         if (folder / _SETTINGS).is_file():
             config |= _read_json(folder / _SETTINGS)
-        models = [(folder / name).read_bytes() for name in _MODELS]
+        source, target = ((folder / name).read_bytes() for name in _MODELS)
         ids = _read_json(folder / "vocab.json")
         order, hparams = _order_of_ids(ids, config), _hparams_of(config)
         tokenizer = _read_json(folder / _TOKENIZER)
@@ -129,7 +129,8 @@ def import_huggingface(
     with tempfile.TemporaryDirectory(prefix="t2t_lite_") as temporary:
         path = pathlib.Path(temporary, _VOCABULARY)
         pieces = sorted(ids, key=ids.__getitem__)
-        pack_vocabulary(path, *models, [pieces[index] for index in order])
+        ordered = [pieces[index] for index in order]
+        pack_vocabulary(path, source, target, ordered)
         encoder = MarianVocabulary(path)
         encoders = {"inputs": encoder, "targets": encoder.for_targets()}
         data = {"dir": "", "fingerprint": ""}
@@ -343,7 +344,7 @@ def write_huggingface(
     values = model.hparams.model_kwargs() | {"max_length": length}
     stacks = ("num_encoder_layers", "num_decoder_layers")
     values |= dict(zip(stacks, model.hparams.num_layers, strict=True))
-    settings = {
+    settings: dict[str, Any] = {
         **{"pad_token_id": PAD_ID, "eos_token_id": EOS_ID},
         **{"bos_token_id": None, "forced_eos_token_id": None},
         "decoder_start_token_id": start,

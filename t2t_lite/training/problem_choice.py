@@ -67,7 +67,10 @@ def choose_job(
     elif hparams is not None:
         values, set_name = registry.hparams(hparams), hparams
     else:
-        known = config or read_config(options.init_from or run_dir)
+        source = options.init_from or pathlib.Path()
+        if not (source / CONFIG).exists():  # RUN/checkpoints/N
+            source = source.parent.parent
+        known = config or read_config(source)
         values = HParams.from_dict(known["hparams"])
         set_name = known.get("hparams_set")
     values = values.override(options.hparams_override)
