@@ -36,7 +36,7 @@ if importlib.util.find_spec("hypothesis"):  # not in Beam's environment
     )
     quick = settings.get_profile("quick")
     settings.register_profile(
-        "fuzz", quick, derandomize=False, max_examples=3000
+        "fuzz", quick, derandomize=False, max_examples=1000
     )
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

@@ -94,7 +94,7 @@ def read_parameters(path: PathLike) -> Parameters:
         default = getattr(Parameters, field, 0)
         is_list = isinstance(default, tuple)
         if len(values) != needed or not (
-            is_list or re.fullmatch("[0-9]+", values[0])
+            is_list or re.fullmatch("[0-9]{1,9}", values[0])
         ):
             raise T2TLiteError(
                 f"{path}, line {number}: a line must be a key and its values, "

@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 from backports import zstd
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from support.mutations import JSON, hostile, mutated_json
@@ -220,6 +220,7 @@ def test_trees(give, content):
         list(map(strip_annotation, found))
 
 
+@example(b"CUTOFF_LEN " + b"9" * 5000)
 @given(hostile(b"DELETE_LABEL TOP\nEQ_LABEL A B\n#\nLABELED 1\nCUTOFF_LEN 9\n"))
 def test_evalb_parameters(give, content):
     give("a.prm", content, lambda path: [read_parameters(path)])
@@ -228,7 +229,7 @@ def test_evalb_parameters(give, content):
 SUBWORDS = "".join(f"'{c}'\n" for c in "\\_u;0123456789a").encode()
 VOCABULARIES = {
     "subwords": b"'<pad>_'\n'<EOS>_'\n'a_'\n" + SUBWORDS,
-    "pieces": b"[PAD]\n[UNK]\n##a\na\nA\n[MASK]\n",
+    "pieces": b"[PAD]\n[UNK]\n##a\na\nA\n[MASK]\n" + b"\xc3\xa9" * 200,
     "tokens": b"<pad>\n</s>\n<unk>\na\n(S\n)S\n",
     "model": b"",
 }
