@@ -58,6 +58,7 @@ _REQUIRED = {
     "tie_word_embeddings": True,
 }
 _NORM_EPSILON = 1e-5  # of every MarianMT model
+_START = "<start>"  # the start token of an export, embedded as zeros
 _EXPORTABLE = {
     "norm_placement": "post",
     "position_encoding": "interleaved",
@@ -66,9 +67,10 @@ _EXPORTABLE = {
     "max_relative_position": None,
     "attention_window": None,
     "vocabulary": "SentencePiece",
+    _START: False,  # not a piece
 }
+_DEPTHS = ("key_depth", "value_depth")
 _NEVER = -1e9  # the logit of a token that is not generated
-_START = "<start>"  # the start token of an export, embedded as zeros
 _TABLE, _BIAS = "shared_embedding/table", "shared_embedding/bias"
 # Regular expressions that turn our names of weights into theirs, in order.
 _NAMES = {
@@ -129,8 +131,8 @@ def import_huggingface(
     with tempfile.TemporaryDirectory(prefix="t2t_lite_") as temporary:
         path = pathlib.Path(temporary, _VOCABULARY)
         pieces = sorted(ids, key=ids.__getitem__)
-        ordered = [pieces[index] for index in order]
-        pack_vocabulary(path, source, target, ordered)
+        pieces = [pieces[index] for index in order]
+        pack_vocabulary(path, source, target, pieces)
         encoder = MarianVocabulary(path)
         encoders = {"inputs": encoder, "targets": encoder.for_targets()}
         data = {"dir": "", "fingerprint": ""}
@@ -303,21 +305,6 @@ def _name_of(path: str) -> str:
     return path
 
 
-def _require_exportable(translator: Translator) -> None:
-    """Raise UsageError if MarianMT cannot express a translator."""
-    hparams = translator.single_model.hparams
-    encoder = translator.source_encoder
-    depth = hparams.hidden_size // hparams.num_heads
-    found = hparams.model_kwargs() | {"vocabulary": "SentencePiece"}
-    if not isinstance(encoder, MarianVocabulary | SentencePieceTokenizer):
-        found["vocabulary"] = type(encoder).__name__
-    found[_START] = _START in encoder.ids_to_pieces(range(encoder.vocab_size))
-    depths = {"key_depth": depth, "value_depth": depth}
-    _require(_EXPORTABLE | depths | {_START: False}, found)
-    if hparams.norm_epsilon > _NORM_EPSILON:
-        _require({"norm_epsilon": _NORM_EPSILON}, found)
-
-
 def write_huggingface(
     translator: Translator,
     folder: PathLike,
@@ -332,16 +319,24 @@ def write_huggingface(
       UsageError: MarianMT cannot express the model.
       T2TLiteError: safetensors is not installed.
     """
-    _require_exportable(translator)
-    safetensors = _load("safetensors.numpy")
-    folder = pathlib.Path(folder)
     model, encoder = translator.single_model, translator.source_encoder
+    depth = model.hparams.hidden_size // model.hparams.num_heads
+    found = model.hparams.model_kwargs() | {
+        "vocabulary": "SentencePiece",
+        _START: _START in encoder.ids_to_pieces(range(encoder.vocab_size)),
+    }
+    if not isinstance(encoder, MarianVocabulary | SentencePieceTokenizer):
+        found["vocabulary"] = type(encoder).__name__
+    _require(_EXPORTABLE | dict.fromkeys(_DEPTHS, depth), found)
+    if model.hparams.norm_epsilon > _NORM_EPSILON:
+        _require({"norm_epsilon": _NORM_EPSILON}, found)
+    safetensors, folder = _load("safetensors.numpy"), pathlib.Path(folder)
     names, start = token_names(encoder, model.vocab_sizes[0]), PAD_ID
     if not model.hparams.learned_start:
         start = len(names)
         names.append(_START)
-    length = 2 * translator.max_length + translator.extra_decode_length
-    values = model.hparams.model_kwargs() | {"max_length": length}
+    length = translator.max_length + translator.extra_decode_length
+    values = found | {"max_length": length}
     stacks = ("num_encoder_layers", "num_decoder_layers")
     values |= dict(zip(stacks, model.hparams.num_layers, strict=True))
     settings: dict[str, Any] = {
