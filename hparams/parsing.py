@@ -40,7 +40,7 @@ def transformer_parsing_semisupervised() -> HParams:
 
 @register_hparams
 def transformer_parsing_small() -> HParams:
-    """A set for 3,000 sentences and an hour on two CPU cores."""
+    """A set for 3,000 sentences, augmented 30 times, and an hour on a CPU."""
     return HParams(
         hidden_size=128,
         filter_size=512,
@@ -49,12 +49,12 @@ def transformer_parsing_small() -> HParams:
         shared_embedding=False,
         norm_placement="pre",
         max_length=512,
-        residual_dropout=0.2,
-        batch_tokens=2048,
+        residual_dropout=0.1,
+        batch_tokens=3072,
         gradient_accumulation_steps=1,
         learning_rate=1.0,  # a peak rate of 0.0028
         warmup_steps=1000,
-        train_steps=10000,
+        train_steps=6000,
         cooldown=0.5,
         average_checkpoints=5,
         beam_size=21,

@@ -32,7 +32,7 @@ class WsjParsing(ParsingProblem):
     """Parsing, trained only on the treebank's 40,000 sentences."""
 
     file_stem = "wsj_"
-    layouts = (SplitRanges(*_SECTIONS, 16_000), SplitRanges(*_SAMPLE, 8_000))
+    layouts = (SplitRanges(*_SECTIONS, 16_000), SplitRanges(*_SAMPLE, 2_000))
     labels = _LABELS
     tags = _TAGS
 
@@ -45,7 +45,7 @@ class WsjParsingSemisupervised(ParsingProblem):
     """
 
     file_stem = "wsj_"
-    layouts = (SplitRanges(*_SECTIONS, 32_000), SplitRanges(*_SAMPLE, 8_000))
+    layouts = (SplitRanges(*_SECTIONS, 32_000), SplitRanges(*_SAMPLE, 2_000))
     labels = _LABELS
     tags = _TAGS
     treebank_share = 0.1
