@@ -15,7 +15,9 @@ from t2t_lite.bin.cli.command import Command
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.errors import UsageError
 from t2t_lite.serving.options import ExportOptions
+from t2t_lite.validators import one_of
 
+_FORMATS = ("saved_model", "ctranslate2", "huggingface", "keras_hub")
 _WARMUP = 4  # default number of text lengths
 
 
@@ -33,10 +35,8 @@ def _add_flags(parser: flags.Parser) -> None:
         "search options, or ctranslate2 or huggingface, which require "
         "t2t-lite[ctranslate2] or t2t-lite[huggingface]"
     )
-    table = {
-        "--format=saved_model|ctranslate2|huggingface|keras_hub": help_text
-    }
-    flags.add(parser, table, default="saved_model")
+    known = one_of(*_FORMATS)
+    flags.add(parser, {"--format=NAME": help_text}, known, _FORMATS[0])
     runs.add_quantization(parser, "--format=ctranslate2")
     group = parser.add_argument_group("Options of --format=saved_model")
     names = [field.name for field in dataclasses.fields(ExportOptions)]

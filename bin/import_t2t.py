@@ -1,4 +1,4 @@
-"""Convert a tensor2tensor checkpoint or a Hugging Face model to a run.
+"""Convert a tensor2tensor or Hugging Face model to a run.
 
 The run has the weights, hparams and vocabulary of the original, and supports
 decoding, training and export.
