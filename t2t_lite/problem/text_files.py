@@ -244,6 +244,7 @@ class TextFiles(Text2TextProblem):
     """
 
     options_type = TextOptions
+    version = 2
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
         other = super().with_options(options)
