@@ -60,6 +60,13 @@ def test_a_file_is_known_by_its_content(name, files, tmp_path):
     assert encoder.decode(encoder.encode(["one two"])) == ["one two"]
 
 
+def test_a_damaged_archive_is_refused_with_its_path(tmp_path):
+    path = tmp_path / "marian.vocab.zip"
+    path.write_bytes(b"PK\3\4damaged")
+    with pytest.raises(T2TLiteError, match=str(path)):
+        open_vocabulary(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"one\ntwo\n", b"\n'<pad>_'\n"])
 def test_an_unknown_file_is_told_the_three_kinds(content, tmp_path):
     path = tmp_path / "vocabulary"
