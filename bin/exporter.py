@@ -70,16 +70,15 @@ def export(args: argparse.Namespace) -> None:
 
     name = "export" if args.format == "saved_model" else args.format
     export_dir = flags.folder(args.export_dir) or run.output_dir / name
-    if args.format == "ctranslate2":
-        newest = export.export_ctranslate2(
-            translator, export_dir, quantization, run=run, weights=weights
+    if args.format != "saved_model":
+        newest = export.export_to_engine(
+            translator,
+            export_dir,
+            args.format,
+            quantization,
+            run=run,
+            weights=weights,
         )
-    elif args.format in ("keras_hub", "huggingface"):
-        write = {
-            "keras_hub": export.export_keras_hub,
-            "huggingface": export.export_huggingface,
-        }[args.format]
-        newest = write(translator, export_dir, run=run, weights=weights)
     else:
         newest = export.export_saved_model(
             translator,

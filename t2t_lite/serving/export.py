@@ -1,6 +1,7 @@
 """Export of a translator for TensorFlow Serving and other engines."""
 
 import contextlib
+import functools
 import math
 import os
 import pathlib
@@ -93,82 +94,54 @@ def export_saved_model(
     return target
 
 
-def export_ctranslate2(
+def export_to_engine(
     translator: Translator,
     export_dir: str | os.PathLike,
+    engine: str,
     quantization: Quantization = "float32",
     *,
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
 ) -> pathlib.Path:
-    """Write a CTranslate2 model to `EXPORT_DIR/<version>/`.
+    """Write a model for another engine to `EXPORT_DIR/<version>/`.
 
-    The other arguments and the result are those of `export_saved_model`.
-
-    Raises:
-      UsageError: CTranslate2 does not support the model or its settings.
-      T2TLiteError: CTranslate2 is not installed, or the folder cannot be
-        written or contains another format.
-    """
-    require_runnable(translator)
-    if translator.constraint is not None:
-        raise UsageError(
-            "CTranslate2 does not support constrained search: export with "
-            "`format=saved_model`."
-        )
-    with _new_version(export_dir, versions.CTRANSLATE2) as (target, folder):
-        write_ctranslate2(translator, folder, quantization)
-        if run:
-            files.write_text(folder / CARD, make_card(run, weights))
-    return target
-
-
-def export_keras_hub(
-    translator: Translator,
-    export_dir: str | os.PathLike,
-    *,
-    run: Run | None = None,
-    weights: Sequence[Checkpoint] = (),
-) -> pathlib.Path:
-    """Write a KerasHub preset to `EXPORT_DIR/<version>/`.
-
-    The other arguments and the result are those of `export_saved_model`.
+    The engine is "ctranslate2", "huggingface" (transformers) or "keras_hub".
+    The quantization is for CTranslate2 only. The other arguments and the result
+    are those of `export_saved_model`.
 
     Raises:
-      UsageError: KerasHub does not support the model.
-      T2TLiteError: the folder cannot be written or contains another format.
+      UsageError: the engine does not support the model or its settings.
+      T2TLiteError: a package is not installed, or the folder cannot be written
+        or contains another format.
     """
-    from t2t_lite.keras_hub import T2TSeq2SeqLM  # takes seconds
-
-    model = T2TSeq2SeqLM.from_translator(translator)
-    with _new_version(export_dir, versions.KERAS_HUB) as (target, folder):
-        model.save_to_preset(str(folder))
-        if run:
-            files.write_text(folder / CARD, make_card(run, weights))
-    return target
-
-
-def export_huggingface(
-    translator: Translator,
-    export_dir: str | os.PathLike,
-    *,
-    run: Run | None = None,
-    weights: Sequence[Checkpoint] = (),
-) -> pathlib.Path:
-    """Write a model of `transformers` to `EXPORT_DIR/<version>/`.
-
-    See `export_ctranslate2`, and `write_huggingface` for refused models.
-    """
-    with _new_version(export_dir, versions.HUGGINGFACE) as (target, folder):
-        languages = getattr(run and run.problem, "languages", ("", ""))
-        write_huggingface(translator, folder, languages)
-        if run:
-            ours, theirs = (
-                "library_name: t2t-lite",
-                "library_name: transformers",
+    write: Callable[[pathlib.Path], None]
+    if engine == "ctranslate2":
+        require_runnable(translator)
+        if translator.constraint is not None:
+            raise UsageError(
+                "CTranslate2 does not support constrained search: export with "
+                "`format=saved_model`."
             )
-            card = make_card(run, weights).replace(ours, theirs, 1)
-            files.write_text(folder / "README.md", card)
+        write = functools.partial(
+            write_ctranslate2, translator, quantization=quantization
+        )
+    elif engine == "huggingface":
+        languages = getattr(run and run.problem, "languages", ("", ""))
+        write = functools.partial(
+            write_huggingface, translator, languages=languages
+        )
+    else:
+        from t2t_lite.keras_hub import T2TSeq2SeqLM  # takes seconds
+
+        write = T2TSeq2SeqLM.from_translator(translator).save_to_preset
+    with _new_version(export_dir, versions.MARKS[engine]) as (target, folder):
+        write(folder)
+        if run:
+            name, text = CARD, make_card(run, weights)
+            if engine == "huggingface":
+                name, ours = "README.md", "library_name: t2t-lite"
+                text = text.replace(ours, "library_name: transformers", 1)
+            files.write_text(folder / name, text)
     return target
 
 

@@ -9,10 +9,13 @@ from t2t_lite.errors import T2TLiteError
 # The file that identifies the format of an export.
 SAVED_MODEL = "saved_model.pb"
 CTRANSLATE2 = "model.bin"
-HUGGINGFACE = "model.safetensors"
-KERAS_HUB = "task.json"
+MARKS = {
+    "ctranslate2": CTRANSLATE2,
+    "huggingface": "model.safetensors",
+    "keras_hub": "task.json",
+}
 _LOADABLE = (SAVED_MODEL, CTRANSLATE2)
-_FORMATS = (*_LOADABLE, HUGGINGFACE, KERAS_HUB)
+_FORMATS = (SAVED_MODEL, *MARKS.values())
 # The description of a SavedModel; it contains no paths of this machine.
 ABOUT = pathlib.Path("assets.extra", "t2t-lite.json")
 

@@ -25,7 +25,7 @@ from t2t_lite.interop.ctranslate2 import (
 )
 from t2t_lite.interop.quantization import QUANTIZATIONS
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.serving.export import export_ctranslate2
+from t2t_lite.serving.export import export_to_engine
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
@@ -282,7 +282,9 @@ def test_a_model_that_cannot_run_exactly_is_refused(
 
 
 def export_to(folder):
-    return lambda translator: export_ctranslate2(translator, folder)
+    return lambda translator: export_to_engine(
+        translator, folder, "ctranslate2"
+    )
 
 
 class Form:
@@ -301,7 +303,7 @@ def test_a_search_for_a_form_is_refused(encoders, tmp_path):
         CTranslate2Translator.convert(make_translator(encoders, search))
     translator = make_translator(encoders, {"constraint": Form()})
     with pytest.raises(UsageError, match="`format=saved_model"):
-        export_ctranslate2(translator, tmp_path)
+        export_to_engine(translator, tmp_path, "ctranslate2")
     # Texts are prepared for their form nevertheless.
     engine = CTranslate2Translator.convert(translator)
     wanted, found = (
@@ -312,7 +314,7 @@ def test_a_search_for_a_form_is_refused(encoders, tmp_path):
 
 
 def test_a_moved_export_answers_as_its_run(translator, tmp_path):
-    made = export_ctranslate2(translator, tmp_path / "made")
+    made = export_to_engine(translator, tmp_path / "made", "ctranslate2")
     assert made == tmp_path / "made" / "1"
     (tmp_path / "made").rename(tmp_path / "moved")
     loaded = t2t_lite.load(tmp_path / "moved")
@@ -341,7 +343,7 @@ def test_a_folder_works_with_sentencepiece_and_ctranslate2_alone(
     import ctranslate2
     import sentencepiece
 
-    folder = export_ctranslate2(translator, tmp_path)
+    folder = export_to_engine(translator, tmp_path, "ctranslate2")
     engine = ctranslate2.Translator(str(folder))
     pieces = sentencepiece.SentencePieceProcessor(
         model_file=str(folder / translator.source_encoder.path.name)
@@ -372,7 +374,7 @@ def test_every_type_of_weights_loads_and_stays_near(
 
 
 def test_damaged_exports_are_one_clear_error(translator, tmp_path):
-    folder = export_ctranslate2(translator, tmp_path)
+    folder = export_to_engine(translator, tmp_path, "ctranslate2")
     (folder / "model.bin").write_bytes(b"none")
     with pytest.raises(T2TLiteError, match="CTranslate2 cannot load"):
         t2t_lite.load(folder)

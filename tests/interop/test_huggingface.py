@@ -19,9 +19,8 @@ from t2t_lite.interop.huggingface import (
 )
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.serving.export import (
-    export_ctranslate2,
-    export_huggingface,
     export_saved_model,
+    export_to_engine,
 )
 from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -188,7 +187,9 @@ def test_texts_equal_those_of_the_pipeline(run, expected, tmp_path):
     assert served(TESTED["source"]) == texts
     pytest.importorskip("ctranslate2")
     translator = run.translator(run.load_model()[0], beam_size=1)
-    other = t2t_lite.load(export_ctranslate2(translator, tmp_path / "other"))
+    other = t2t_lite.load(
+        export_to_engine(translator, tmp_path / "other", "ctranslate2")
+    )
     pairs = zip(other(TESTED["source"]), texts, strict=True)
     assert sum(one == two for one, two in pairs) > 190
 
@@ -198,7 +199,7 @@ def test_texts_equal_those_of_the_pipeline(run, expected, tmp_path):
 def test_import_export_and_import_preserve_all_tensors(run, expected, tmp_path):
     model = run.load_model()[0]
     translator = run.translator(model, alpha=0.0)
-    folder = export_huggingface(translator, tmp_path, run=run)
+    folder = export_to_engine(translator, tmp_path, "huggingface", run=run)
     again = import_huggingface(str(folder), tmp_path / "again")
     assert_same_tensors(tensors_of(model), tensors_of(again.load_model()[0]))
     assert again.hparams.model_kwargs() | {"max_length": 96} == (
