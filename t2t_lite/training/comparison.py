@@ -56,10 +56,11 @@ def _progress(
         "flops": cost.get("flops_counted"),
     }
     for record in records:
-        for key, value in _scores(record).items():
-            best_of = min if key in _LOSSES else max
-            best = f"best {key}"
-            row[best] = best_of(row.get(best, value), value)
+        for key, value in record.items():
+            if key.startswith("dev_") and _is_number(value):
+                best_of = min if key in _LOSSES else max
+                best = f"best {key}"
+                row[best] = best_of(row.get(best, value), value)
     for report in run_config.read_records(folder / run_config.EVALUATIONS_FILE):
         if _is_number(report.get("score")):
             name = f"{report.get('split')} {report.get('metric')}"
@@ -67,18 +68,8 @@ def _progress(
     return row
 
 
-def _scores(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the scores in the record of an evaluation."""
-    return {
-        key: value
-        for key, value in record.items()
-        if key.startswith("dev_") and _is_number(value)
-    }
-
-
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    provenance = config.get("conditions", {})
-    hardware = provenance.get("hardware", {})
+    hardware = config.get("conditions", {}).get("hardware", {})
     return {
         **run_config.problem_options(config),
         "data": config["data"]["fingerprint"][:12],
@@ -148,12 +139,11 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
             axis.plot(*zip(*points, strict=True), style, color=f"C{index}")
     for axis in axes[len(curves) :]:
         axis.set_axis_off()
-    colors = [
-        axes[0].plot([], [], color=f"C{i}")[0] for i in range(len(folders))
-    ]
-    # matplotlib reads text between dollar signs as a formula.
-    names = [folder.name.replace("$", r"\$") for folder in folders]
-    figure.legend(colors, names, loc="outside lower center")
+    for index, folder in enumerate(folders):
+        # matplotlib reads text between dollar signs as a formula.
+        name = folder.name.replace("$", r"\$")
+        axes[0].plot([], [], color=f"C{index}", label=name)
+    figure.legend(loc="outside lower center")
     with files.write_file(path) as file:
         figure.savefig(file, format="png", dpi=120)
 
@@ -164,9 +154,9 @@ def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
     for index, folder in enumerate(folders):
         for record in run_config.read_metrics(folder):
             line = index, record.get("weights")
-            values = {key: record.get(key) for key in _CHARTS}
-            for key, value in (values | _scores(record)).items():
-                if _is_number(value):
+            for key, value in record.items():
+                is_plotted = key in _CHARTS or key.startswith("dev_")
+                if is_plotted and _is_number(value):
                     points = curves.setdefault(key, {}).setdefault(line, [])
                     points.append((record["step"], value))
     return curves

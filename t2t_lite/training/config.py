@@ -45,6 +45,13 @@ def make_config(
     options = problem.options
     if usr_dir and (folder := pathlib.Path(usr_dir).expanduser()).is_dir():
         usr_dir = str(folder.resolve())  # otherwise the name of a package
+    # Decoding needs the code of a problem that overrides one of these.
+    methods = ("postprocess", "load_encoders", "output_constraint", "tokenize")
+    decodes_alone = not problem.source_tags and all(
+        getattr(getattr(problem, name), "__func__", None)
+        is getattr(Problem, name)
+        for name in methods
+    )
     return {
         "format": _FORMAT,
         "problem": problem.registered_name,
@@ -55,7 +62,7 @@ def make_config(
         "seed": seed,
         "data": dict(data),
         "vocabulary": vocabulary_hashes(problem, encoders),
-        "decodes_alone": _decodes_alone(problem),
+        "decodes_alone": decodes_alone,
         "usr_dir": usr_dir,
         "versions": versions(),
     }
@@ -65,24 +72,10 @@ def vocabulary_hashes(
     problem: Problem, encoders: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the SHA-256 of each vocabulary file by name."""
-    files = problem.vocabulary_files()
-    inputs, targets = problem.swap_if_reversed(
-        files["inputs"], files["targets"]
-    )
-    return {
-        inputs: encoders["inputs"].sha256,
-        targets: encoders["targets"].sha256,
-    }
-
-
-def _decodes_alone(problem: Problem) -> bool:
-    """Return whether decoding works without the code of the problem."""
-    methods = ("postprocess", "load_encoders", "output_constraint", "tokenize")
-    return not problem.source_tags and all(
-        getattr(getattr(problem, name), "__func__", None)
-        is getattr(Problem, name)
-        for name in methods
-    )
+    files, sides = problem.vocabulary_files(), ("inputs", "targets")
+    names = [files[side] for side in problem.swap_if_reversed(*sides)]
+    hashes = [encoders[side].sha256 for side in sides]
+    return dict(zip(names, hashes, strict=True))
 
 
 def versions() -> dict[str, str]:
@@ -123,11 +116,7 @@ def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
 
 
 def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
-    """Return the config of the run in a folder, after checking its types.
-
-    Raises:
-      T2TLiteError: the file is missing or not valid.
-    """
+    """Return the config of the run in a folder, after checking its types."""
     path = output_dir / CONFIG
     try:
         config = json.loads(path.read_text("utf-8"))
@@ -257,14 +246,13 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
             "vocabulary of the source": source,
             "vocabulary of the target": target,
         }
-    frozen = config.get("freeze")
     return {
         "problem": config["problem"],
         **{f"option {k}": v for k, v in problem_options(config).items()},
         "problem definition": config["problem_fingerprint"],
         "seed": config["seed"],
         "data": config["data"]["fingerprint"],
-        "freeze": ",".join(frozen) if frozen else None,
+        "freeze": ",".join(config.get("freeze", ())) or None,
         **{f"vocabulary {name}": sha256 for name, sha256 in hashes.items()},
         **fixed,
     }
@@ -280,13 +268,12 @@ def require_same(
     """
     with_data = bool(there["data"]["fingerprint"])
     there, here = _identity(there, with_data), _identity(here, with_data)
-    differences = [
+    if differences := [
         f"{key} is {_brief(there.get(key))} there and "
         f"{_brief(here.get(key))} here"
         for key in {**there, **here}
         if there.get(key) != here.get(key)
-    ]
-    if differences:
+    ]:
         raise T2TLiteError(
             f"{output_dir} holds another run: {'; '.join(differences)}. "
             "Choose another `output_dir`, or the options of that run."

@@ -19,10 +19,12 @@ from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.update import Updater
 
 
-def _largest_shape(hparams: HParams) -> tuple[int, int]:
-    """Return the rows and columns of the micro-batch with the most memory."""
-    positions = hparams.batch_tokens // hparams.gradient_accumulation_steps
-    return packed_shape(positions, hparams.max_length)
+def _largest_batch(hparams: HParams) -> tuple[tuple[int, int], str]:
+    """Return the shape of the largest micro-batches, and a description."""
+    passes = hparams.gradient_accumulation_steps
+    shape = packed_shape(hparams.batch_tokens // passes, hparams.max_length)
+    rows, columns = shape
+    return shape, f"{passes} x {rows} sentences of {columns} tokens per side"
 
 
 def _full_batch(
@@ -38,40 +40,31 @@ def _full_batch(
     return features | {"targets": target * ones}
 
 
-def _describe(updater: Updater) -> str:
-    """Return a description of the largest micro-batches."""
-    rows, columns = _largest_shape(updater.hparams)
-    passes = updater.hparams.gradient_accumulation_steps
-    return f"{passes} x {rows} sentences of {columns} tokens per side"
-
-
 def try_largest_batch(
     updater: Updater, show_status: Callable[[str], None]
 ) -> None:
     """Run an update of the largest micro-batches without changing weights."""
-    hparams = updater.hparams
-    free = f" ({gib(psutil.virtual_memory().available)} free)" * (
-        not distribute.is_gpu()
-    )
-    # On a CPU the kernel may kill the process after this line.
-    show_status(f"Trying the largest batch: {_describe(updater)}{free}.")
+    shape, text = _largest_batch(updater.hparams)
+    if not distribute.is_gpu():  # the kernel may kill the process
+        text += f" ({gib(psutil.virtual_memory().available)} free)"
+    show_status(f"Trying the largest batch: {text}.")
     # An update without target tokens is skipped.
-    batch = _full_batch(_largest_shape(hparams), hparams.packing, target=0)
-    with _memory_errors(updater):
+    batch = _full_batch(shape, updater.hparams.packing, target=0)
+    with _memory_errors(updater.hparams):
         updater.update([batch] * updater.replicas, step=1).read()
 
 
 @contextlib.contextmanager
-def _memory_errors(updater: Updater) -> Iterator[None]:
+def _memory_errors(hparams: HParams) -> Iterator[None]:
     """Turn an out-of-memory error into one line with the size and a fix."""
     try:
         yield
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        device = distribute.device_name()
-        steps = 2 * updater.hparams.gradient_accumulation_steps
+        steps = 2 * hparams.gradient_accumulation_steps
         raise T2TLiteError(
-            f"Out of memory: the largest batch, {_describe(updater)} on each "
-            f"device, does not fit into the memory of {device}. "
+            f"Out of memory: the largest batch, {_largest_batch(hparams)[1]} "
+            "on each device, does not fit into the memory of "
+            f"{distribute.device_name()}. "
             "Use `gradient_checkpointing`; or train a new run with "
             f"`hparams_override=gradient_accumulation_steps={steps}`, a "
             "smaller max_length or a smaller model."
@@ -90,34 +83,28 @@ def measure_update(
         model = Transformer.from_hparams(hparams, *vocab_sizes).build_weights()
     model.gradient_checkpointing = options.gradient_checkpointing
     updater = Updater(model, hparams, strategy, 1, options.freeze)
-    shape = _largest_shape(hparams)
-    tiny, full = (
-        [_full_batch(each, hparams.packing)] * updater.replicas
-        for each in ((1, 1), shape)
-    )
-    times = [time.monotonic()]
-    with _memory_errors(updater):
+    shape, description = _largest_batch(hparams)
+    with _memory_errors(hparams):
         # The first update traces the graphs. The second measures the optimizer,
         # the third a full micro-batch and the optimizer.
-        for step, batches in enumerate((tiny, tiny, full), start=1):
-            stats = updater.update(batches, step).read()
+        times = [time.monotonic()]
+        for step, each in enumerate(((1, 1), (1, 1), shape), start=1):
+            batch = _full_batch(each, hparams.packing)
+            stats = updater.update([batch] * updater.replicas, step).read()
             times.append(time.monotonic())
     optimizer, update = times[2] - times[1], times[3] - times[2]
-    more_rounds = (
-        math.ceil(hparams.gradient_accumulation_steps / updater.replicas) - 1
-    )
-    seconds = update + more_rounds * max(update - optimizer, 0)
+    rounds = math.ceil(hparams.gradient_accumulation_steps / updater.replicas)
+    seconds = update + (rounds - 1) * max(update - optimizer, 0)
     steps = options.train_steps or hparams.train_steps
     step_flops = flops.count_step_flops(hparams, model.vocab_sizes[1], shape[1])
     parameters = f"{model.count_params():,}"
     if options.freeze:
-        trained = updater.trained_parameters
-        parameters += f", {trained:,} of them trained"
+        parameters += f", {updater.trained_parameters:,} of them trained"
     lines = {
         "parameters": parameters,
         "vocabulary": " and ".join(f"{v:,}" for v in model.vocab_sizes),
         "replicas": updater.replicas,
-        "largest batch": _describe(updater),
+        "largest batch": description,
         "peak memory": gib(distribute.peak_bytes()),
         "seconds per update": f"{seconds:.2f}",
         f"time for {steps:,} updates": duration(seconds * steps),

@@ -17,7 +17,7 @@ import psutil
 import yaml
 
 from t2t_lite import files, registry
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import format_error
 from t2t_lite.progress import log
 from t2t_lite.tf_setup import num_cpus
 from t2t_lite.training import checkpoints, distribute
@@ -113,11 +113,7 @@ def write_card(run: Run) -> None:
     """Write the model card; a failure is only a warning."""
     try:
         files.write_text(run.output_dir / CARD, make_card(run))
-    except (
-        *(OSError, T2TLiteError),
-        # Users may have edited the records of the run.
-        *(AttributeError, LookupError, TypeError, ValueError),
-    ) as error:
+    except Exception as error:  # users may have edited the records of the run
         log(f"Warning: the model card is not written: {format_error(error)}.")
 
 
@@ -128,11 +124,39 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
     and a command without local folders.
     """
     config = run_config.read_config(run.output_dir)
-    provenance = config.get("conditions", {})
+    provenance, progress = config.get("conditions", {}), run.progress
     words = provenance.get("command", ["t2t-lite-trainer"])
     if exported:
         words = [_FOLDERS.sub("", word) for word in words]
     scores = scores_of(run, *exported) if len(exported) < 2 else []
+    languages = [x for x in getattr(run.problem, "languages", ()) if x]
+    problem = " to ".join(map(_code, languages))
+    problem = f"{_code(run.problem.name)}{problem and f', from {problem}'}"
+    cost = config.get("training_cost") or {}
+    status = f"Training ended after {progress.step:,} updates."
+    if cost.get("step") != progress.step:
+        steps = provenance.get("train_steps", 0)
+        status = (
+            f"Training has not ended: {progress.step:,} of {steps:,} updates "
+            "are saved."
+        )
+    best = progress.best_text and f"Best on dev: {progress.best_text}."
+    table = ["No scores yet; `t2t-lite-evaluator` scores a split."]
+    if scores:
+        table = ["| Score | Metric | Split | Conditions |", "|---|---|---|---|"]
+    for score in scores:
+        texts = (score["metric"], score["split"], _conditions(score))
+        cells = [_code(text).replace("|", r"\|") for text in texts]
+        table.append(f"| {score['score']:.2f} | {' | '.join(cells)} |")
+    sections = [
+        f"---\n{_front_matter(run, scores, languages)}---",
+        f"# {_code(run.problem.name)}, {_code(run.output_dir.name)}",
+        f"A Transformer trained by t2t-lite on {problem}. {status} {best}",
+        "## Scores",
+        "\n".join(table),
+        "## Training command",
+        f"```sh\n{_plain(shlex.join(words))}\n```",
+    ]
     facts = {
         "Data": {
             "fingerprint": config["data"]["fingerprint"],
@@ -140,24 +164,16 @@ def make_card(run: Run, exported: Sequence[Checkpoint] = ()) -> str:
             **provenance.get("data", {}),
         },
         "Training": {
-            **(config.get("training_cost") or {}),
+            **cost,
             "seed": run.seed,
             "hardware": provenance.get("hardware"),
             "versions": config.get("versions"),
         },
         "Hyperparameters": run.hparams.to_dict(),
     }
-    sections = [
-        f"---\n{_front_matter(run, scores)}---",
-        f"# {_code(run.problem.name)}, {_code(run.output_dir.name)}",
-        _introduction(run, config),
-        "## Scores",
-        _score_table(scores),
-        "## Training command",
-        _block("sh", shlex.join(words)),
-    ]
     for title, each in facts.items():
-        sections += [f"## {title}", _block("json", json.dumps(each, indent=2))]
+        block = f"```json\n{json.dumps(each, indent=2)}\n```"
+        sections += [f"## {title}", block]
     return "\n\n".join(sections) + "\n"
 
 
@@ -170,41 +186,44 @@ def scores_of(
     report of `t2t-lite-evaluator`. Scores of a run have a key `weights`.
     """
     metric, best = run.problem.metric, run.progress.best or {"step": None}
+    found: list[dict[str, Any]] = []
+    for record in run_config.read_metrics(run.output_dir):
+        step, name = record["step"], record.get("weights")
+        if weights:
+            selected = (step, name) == (weights.step, weights.weights)
+        elif name in (None, checkpoints.EMA):
+            selected = step == best["step"]
+            name = f"{name} at step {step}" if name else f"step {step}"
+        else:
+            selected = True  # a checkpoint average
+        if selected:
+            score = {"metric": metric, "score": record.get(f"dev_{metric}")}
+            found.append(
+                {"weights": name, "split": "dev", "beam_size": 1, **score}
+            )
+    evaluations = run.output_dir / run_config.EVALUATIONS_FILE
+    for report in run_config.read_records(evaluations):
+        checksum, step = report.pop("weights", None), report.pop("step")
+        name = report.pop("checkpoint", f"step {step}")
+        if not weights or checksum == weights.checksum:
+            found.append({"weights": name, **report})
     scores: list[dict[str, Any]] = []
-
-    def add(name: str | None, score: dict[str, Any]) -> None:
-        score = score if weights else {"weights": name, **score}
+    for score in found:
+        if weights:
+            del score["weights"]
         # Users may have edited the records.
         texts = (score.get("metric"), score.get("split"))
         is_score = isinstance(score.get("score"), int | float)
-        if is_score and all(isinstance(text, str) for text in texts):
-            scores.extend([score] * (score not in scores))
-
-    for record in run_config.read_metrics(run.output_dir):
-        step, name = record["step"], record.get("weights")
-        selected = step == best["step"]
-        if name not in (None, checkpoints.EMA):  # a checkpoint average
-            selected = True
-        elif not weights:
-            name = f"{name} at step {step}" if name else f"step {step}"
-        if weights:
-            selected = (step, name) == (weights.step, weights.weights)
-        if selected:
-            score = {"metric": metric, "score": record.get(f"dev_{metric}")}
-            add(name, {"split": "dev", "beam_size": 1, **score})
-    for report in run_config.read_records(
-        run.output_dir / run_config.EVALUATIONS_FILE
-    ):
-        checksum = report.pop("weights", None)
-        name = report.pop("checkpoint", f"step {report.pop('step')}")
-        if not weights or checksum == weights.checksum:
-            add(name, report)
+        is_score = is_score and all(isinstance(text, str) for text in texts)
+        if is_score and score not in scores:
+            scores.append(score)
     return scores
 
 
-def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
+def _front_matter(
+    run: Run, scores: Sequence[Mapping[str, Any]], languages: Sequence[str]
+) -> str:
     """Return the YAML metadata with the field names of the Hub."""
-    languages = _languages(run)
     task = "translation" if languages else "text2text-generation"
     name = run.problem.name
     results = [
@@ -235,36 +254,6 @@ def _front_matter(run: Run, scores: Sequence[Mapping[str, Any]]) -> str:
     return yaml.safe_dump(metadata, sort_keys=False)
 
 
-def _languages(run: Run) -> list[str]:
-    return [name for name in getattr(run.problem, "languages", ()) if name]
-
-
-def _introduction(run: Run, config: Mapping[str, Any]) -> str:
-    sides = " to ".join(map(_code, _languages(run)))
-    progress, cost = run.progress, config.get("training_cost") or {}
-    status = f"Training ended after {progress.step:,} updates."
-    if cost.get("step") != progress.step:
-        steps = config.get("conditions", {}).get("train_steps", 0)
-        status = (
-            f"Training has not ended: {progress.step:,} of {steps:,} updates "
-            "are saved."
-        )
-    best = progress.best_text and f"Best on dev: {progress.best_text}."
-    problem = f"{_code(run.problem.name)}{sides and f', from {sides}'}"
-    return f"A Transformer trained by t2t-lite on {problem}. {status} {best}"
-
-
-def _score_table(scores: Sequence[Mapping[str, Any]]) -> str:
-    if not scores:
-        return "No scores yet; `t2t-lite-evaluator` scores a split."
-    lines = ["| Score | Metric | Split | Conditions |", "|---|---|---|---|"]
-    for score in scores:
-        texts = (score["metric"], score["split"], _conditions(score))
-        cells = [_code(text).replace("|", r"\|") for text in texts]
-        lines.append(f"| {score['score']:.2f} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def _conditions(score: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{key} {score[key]}" for key in _CONDITIONS if key in score
@@ -276,11 +265,6 @@ def _code(text: str) -> str:
     return f"`{_plain(' '.join(text.split()) or '?')}`"
 
 
-def _block(language: str, text: str) -> str:
-    """Return a fenced code block, in which no line ends the block."""
-    lines = "\n".join(map(_plain, text.split("\n")))
-    return f"```{language}\n{lines}\n```"
-
-
 def _plain(text: str) -> str:
+    """Return text that ends neither a code span nor a line."""
     return "".join(c if c.isprintable() and c != "`" else "?" for c in text)

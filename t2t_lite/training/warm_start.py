@@ -39,11 +39,6 @@ def check_warm_start(
 
     The folder `data_dir` has the vocabulary. An existing run, with `config`,
     keeps its source, and needs it only until its first checkpoint.
-
-    Raises:
-      UsageError: sizes or vocabularies differ, a pattern matches no weight, or
-        `init_from` is not a run or a checkpoint.
-      T2TLiteError: the existing run has another source.
     """
     facts: dict[str, Any] = {}
     if options.freeze:
