@@ -81,13 +81,12 @@ class Checkpoint:
                 f"target_space must be from 0 to {_NUM_SPACES - 1} (got "
                 f"{target_space})."
             )
-        trained = None
         name = f"training/{_TARGET_SPACES}/{_SLOTS[1]}"
-        if name in self._shapes:
-            (rows,) = np.nonzero(np.any(self._read(name), axis=1))
-            trained = int(rows[0]) if len(rows) == 1 else None
-        if trained is None:
+        squares = self._read(name, np.zeros((_NUM_SPACES, 1)))
+        (rows,) = np.nonzero(np.any(squares, axis=1))
+        if len(rows) != 1:
             return target_space or 0, f"target space {target_space or 0}"
+        trained = int(rows[0])
         if target_space not in (None, trained):
             return target_space, (
                 f"warning: target space {target_space} is untrained; Adam "
@@ -118,10 +117,10 @@ class Checkpoint:
 
         The list is empty if the checkpoint lacks a slot of any weight.
         """
-        names = [name for shards in self._shards.values() for name in shards]
-        slots = {f"training/{name}/{x}" for name in names for x in _SLOTS}
-        if not slots <= self._shapes.keys():
-            return []
+        for shards in self._shards.values():
+            slots = {f"training/{name}/{x}" for name in shards for x in _SLOTS}
+            if not slots <= self._shapes.keys():
+                return []
         return [self._read_all(f"training/{{}}/{x}", space) for x in _SLOTS]
 
     def count_updates(self, beta2: float, step: int) -> int:

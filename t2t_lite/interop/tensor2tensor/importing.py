@@ -14,16 +14,12 @@ from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.checkpoint import Checkpoint
 from t2t_lite.interop.tensor2tensor.hparams import TrainDir
+from t2t_lite.interop.tensor2tensor.shards import open_vocabularies
 from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
-from t2t_lite.tokenizers.vocabulary import open_vocabulary
 from t2t_lite.training import checkpoints
-from t2t_lite.training.config import (
-    CONFIG,
-    make_config,
-    require_fitting_vocabularies,
-)
+from t2t_lite.training import config as run_config
 from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.optimizers import Adam
 from t2t_lite.training.run import Run
@@ -67,20 +63,17 @@ def import_run(
 
     Returns:
       The run, and messages for the user.
-
-    Raises:
-      UsageError: `vocabulary` or `output_dir` is invalid.
-      T2TLiteError: a file is damaged, or the logits differ.
     """
     if output_dir.exists() and any(output_dir.iterdir()):
         raise UsageError(
             f"output_dir must be a new or empty folder (got {output_dir})."
         )
-    encoders = _open_vocabularies(problem, vocabulary)
+    tokenizers = open_vocabularies(problem, vocabulary)
+    encoders = {"inputs": tokenizers[0], "targets": tokenizers[-1]}
     if len({each.vocab_size for each in encoders.values()}) > 1:
         # tensor2tensor ignores the hparam if the sizes differ.
         hparams = hparams.replace(shared_embedding=False)
-    require_fitting_vocabularies(problem, hparams)
+    run_config.require_fitting_vocabularies(problem, hparams)
     variables = Checkpoint(train_dir.checkpoint)
     step = variables.global_step(train_dir.step)
     space, messages = 0, []
@@ -88,7 +81,9 @@ def import_run(
         space, message = variables.choose_space(target_space)
         messages.append(message)
     data = {"dir": str(data_dir or ""), "fingerprint": ""}
-    config = make_config(problem, hparams, seed, data, encoders, usr_dir)
+    config = run_config.make_config(
+        problem, hparams, seed, data, encoders, usr_dir
+    )
     config["imported_from"] = {
         "toolkit": "tensor2tensor",
         "checkpoint": train_dir.checkpoint.name,
@@ -128,28 +123,17 @@ def write_run(
         checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
         for name, path in zip(config["vocabulary"], vocabulary, strict=True):
             shutil.copyfile(path, folder / name)
-        files.write_json(folder / CONFIG, config)
-
-
-def _open_vocabularies(problem, paths):
-    """Return the tokenizer of each side, from one file or two."""
-    count = len(set(problem.vocabulary_files().values()))
-    if len(paths) != count:
-        raise UsageError(
-            f"{problem.name} requires {count} vocabularies (got {len(paths)})."
-        )
-    tokenizers = [open_vocabulary(path) for path in paths]
-    return {"inputs": tokenizers[0], "targets": tokenizers[-1]}
+        files.write_json(folder / run_config.CONFIG, config)
 
 
 def _import_weights(run, variables, space):
     """Build the model of a run with the weights of the checkpoint."""
     with skip_init():
         model = run.model()
-    shapes = {_name(weight): weight.shape for weight in model.weights}
-    values = variables.weights(space, shapes)
-    for weight in model.weights:
-        weight.assign(values[_name(weight)])
+    weights = {_name(weight): weight for weight in model.weights}
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    for name, value in variables.weights(space, shapes).items():
+        weights[name].assign(value)
     return model
 
 
@@ -179,7 +163,7 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
     float [B, T, V]; or several cases, `inputs_0`, `targets_0`, `logits_0`, ...
     Additional dimensions of size 1 are dropped.
     """
-    tokens, gaps, largest = 0, [0.0], [1.0]
+    tokens, difference, largest = 0, 0.0, 1.0
     for inputs, targets, expected in _cases(path):
         inputs, targets = (x.reshape(x.shape[:2]) for x in (inputs, targets))
         real = targets != 0
@@ -191,10 +175,10 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
             )
         expected = expected.reshape(logits.shape)
         tokens += int(real.sum())
-        gaps.append(np.abs(logits - expected)[real].max(initial=0))
-        largest.append(np.abs(expected[real]).max(initial=0))
-    difference = np.max(gaps)  # NaN if any logit is NaN
-    if not difference <= _TOLERANCE * np.max(largest):
+        gaps = np.abs(logits - expected)[real]
+        difference = gaps.max(initial=difference)  # keeps NaN
+        largest = np.abs(expected[real]).max(initial=largest)
+    if not difference <= _TOLERANCE * largest:
         raise T2TLiteError(
             f"The logits differ from the logits in {path} by up to "
             f"{difference:.3g}: check the hparams, the target space and the "
@@ -208,14 +192,12 @@ def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
     try:
         with np.load(path) as arrays:
             matches = [re.fullmatch(r"inputs(_\d+)?", name) for name in arrays]
-            suffixes = [match[1] or "" for match in matches if match]
-            if not suffixes:
+            names = [match[0] for match in matches if match]
+            if not names:
                 raise ValueError("no inputs found")
-            for suffix in suffixes:
-                names = (
-                    f"{x}{suffix}" for x in ("inputs", "targets", "logits")
-                )
-                yield tuple(arrays[name] for name in names)
+            for name in names:
+                kinds = ("inputs", "targets", "logits")
+                yield tuple(arrays[name.replace("inputs", x)] for x in kinds)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
         raise T2TLiteError(
             "verify must be an .npz file with inputs, targets and logits (got "

@@ -17,9 +17,9 @@ from t2t_lite.data.manifest import Manifest, SplitRecord, sha256_of
 from t2t_lite.data.packing import feature_names
 from t2t_lite.data.pipeline import unpack
 from t2t_lite.datagen import generate
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.problem import Problem
-from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.base import EOS_ID, Tokenizer
 from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
 _MADE_BY = "tensor2tensor"  # an entry of the manifest's versions
@@ -33,10 +33,6 @@ def import_shards(
     """Check the shards `NAME-train-*`, ... of a problem; write their manifest.
 
     The vocabulary, a shared file or source and target, is copied to the folder.
-
-    Raises:
-      T2TLiteError: shards or vocabulary are missing or damaged, or t2t-lite
-        generated the data. No file is written.
     """
     name, has_data = problem.base_name, Manifest.path(folder, problem).exists()
     if has_data and _MADE_BY not in Manifest.load(folder, problem).versions:
@@ -45,15 +41,11 @@ def import_shards(
             "remove `import_shards`."
         )
     shards = {s: _shards(folder, name, s) for s in ("train", "dev", "test")}
-    sizes = [open_vocabulary(path).vocab_size for path in vocabulary]
-    names = list(dict.fromkeys(problem.vocabulary_files().values()))
-    if len(names) != len(vocabulary):
-        raise T2TLiteError(
-            f"{name} requires {len(names)} vocabularies (got "
-            f"{len(vocabulary)}): use `vocabulary=SOURCE,TARGET` for two."
-        )
+    tokenizers = open_vocabularies(problem, vocabulary)
+    sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
     splits = {s: _read_split(p, sizes) for s, p in shards.items() if p}
-    for copy, path in zip([folder / n for n in names], vocabulary, strict=True):
+    names = dict.fromkeys(problem.vocabulary_files().values())
+    for copy, path in zip(map(folder.joinpath, names), vocabulary, strict=True):
         if not copy.exists():
             shutil.copyfile(path, copy)
         elif sha256_of(copy) != sha256_of(path):
@@ -69,6 +61,19 @@ def import_shards(
     )
     manifest.save(folder)
     return manifest
+
+
+def open_vocabularies(
+    problem: Problem, paths: Sequence[pathlib.Path]
+) -> list[Tokenizer]:
+    """Return the tokenizers of a shared file, or of source and target."""
+    count = len(set(problem.vocabulary_files().values()))
+    if len(paths) != count:
+        raise UsageError(
+            f"{problem.base_name} requires {count} vocabularies (got "
+            f"{len(paths)}): use `vocabulary=SOURCE,TARGET` for two."
+        )
+    return [open_vocabulary(path) for path in paths]
 
 
 def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
