@@ -139,9 +139,8 @@ def _check_run(
         return True, f"{output_dir} has no checkpoint yet"
     reader = checkpoints.Reader(saved[-1].path)
     reader.verify()
-    return True, (
-        f"step {saved[-1].step:,}: {len(reader.shapes)} tensors are readable"
-    )
+    tensors = len(reader.shapes)
+    return True, f"step {saved[-1].step:,}: {tensors} tensors are readable"
 
 
 main = Command("t2t-lite-doctor", __doc__, _add_flags, _run_checks)

@@ -172,14 +172,13 @@ def _show_problem(args: argparse.Namespace) -> None:
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),
     }
-    options = [
-        {
-            "option": field.name,
-            "meaning": field.metadata["help"],
-            "default": _format_default(field.default),
-        }
-        for field in dataclasses.fields(problem.options_type)
-    ]
+    options = []
+    for field in dataclasses.fields(problem.options_type):
+        default = str(field.default)
+        if isinstance(field.default, bool | None):
+            default = default.lower()  # as it is typed
+        row = {"option": field.name, "meaning": field.metadata["help"]}
+        options.append(row | {"default": default})
     if args.json:
         print_json(report | ({"options": options} if options else {}))
         return
@@ -187,12 +186,6 @@ def _show_problem(args: argparse.Namespace) -> None:
         print(f"{key}: {value}")
     for row in options:
         print("\n{option} (default: {default})\n  {meaning}".format(**row))
-
-
-def _format_default(value: Any) -> str:
-    """Return a default as it is typed, such as "none", "true" or "XX"."""
-    text = str(value)
-    return text.lower() if isinstance(value, bool | None) else text
 
 
 main = Command("t2t-lite-registry", __doc__, _add_flags, show)
