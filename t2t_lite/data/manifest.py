@@ -201,10 +201,7 @@ class Manifest:
 
 
 def find_data(data_dir: PathLike, problem: Problem) -> list[str]:
-    """Return the sorted names of all data of a problem with options.
-
-    Unreadable manifests are ignored.
-    """
+    """Return the names of data with options; ignore unreadable manifests."""
     names = []
     for path in sorted(pathlib.Path(data_dir).glob("*.manifest.json")):
         with contextlib.suppress(*_UNREADABLE):
@@ -238,7 +235,8 @@ def check_data(
             f"{'; '.join(changes) or 'the fingerprint differs'}. {hint}"
         )
     for name, record in manifest.vocabulary.items():
-        _check_file(pathlib.Path(data_dir, name), None, record["sha256"], hint)
+        path = pathlib.Path(data_dir, name)
+        _check_file(path, record["bytes"], record["sha256"], hint)
     check_shards(data_dir, problem, manifest, checksums=False)
 
 
@@ -274,19 +272,16 @@ def check_shards(
     for split in manifest.splits.values():
         for shard in split.shards:
             path = pathlib.Path(data_dir, shard.file)
-            sha256 = shard.sha256 if checksums else None
-            _check_file(path, shard.bytes, sha256, hint)
+            _check_file(path, shard.bytes, checksums and shard.sha256, hint)
 
 
 def _check_file(
-    path: pathlib.Path, size: int | None, sha256: str | None, hint: str
+    path: pathlib.Path, size: int, sha256: str | bool, hint: str
 ) -> None:
-    """Raise T2TLiteError if a file differs; None matches any value."""
+    """Raise T2TLiteError if a file differs; False matches any checksum."""
     if not path.is_file():
         raise T2TLiteError(f"{path} is missing. {hint}")
-    if (size is not None and size != path.stat().st_size) or (
-        sha256 is not None and sha256 != sha256_of(path)
-    ):
+    if size != path.stat().st_size or (sha256 and sha256 != sha256_of(path)):
         raise T2TLiteError(
             f"{path} is damaged or was replaced: its size or checksum differs "
             f"from the manifest. {hint}"
@@ -320,10 +315,9 @@ def generate_command(
 
 def regenerate_hint(problem: Problem, data_dir: PathLike) -> str:
     """Return a sentence with the fix for data that does not match."""
-    command = generate_command(problem, data_dir)
     return (
         "Use another `data_dir`, or generate the data again with "
-        f"{command} `overwrite`."
+        f"{generate_command(problem, data_dir)} `overwrite`."
     )
 
 

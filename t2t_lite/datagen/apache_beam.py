@@ -51,12 +51,7 @@ class BeamGeneration(generate.DataGenerator):
     def write_split(
         self, encoder: encode.SplitEncoder, job: generate.UnfinishedJob
     ) -> SplitRecord:
-        """Write the shards of a split into the folder of the job.
-
-        Raises:
-          T2TLiteError: the corpus is missing or invalid.
-          RuntimeError: the pipeline failed for another reason.
-        """
+        """Write the shards of a split into the folder of the job."""
         if job.raw.raw_dir is None:
             for name in job.raw.files:
                 job.raw.path(name)  # download here, not on a worker
@@ -202,17 +197,14 @@ class _Encode(_Worker):
         index, records, counts = self._encoder.encode(self._encoders, element)
         yield beam.pvalue.TaggedOutput("counts", counts)
         count = shuffle.count_shards(pairs)
-        if element.number == 0:  # create empty shards, too
-            yield from ((shard, (index[:0], [])) for shard in range(count))
         shards = shuffle.shard_of(
             index["key"], count, self._encoder.is_shuffled
         )
-        for shard in np.unique(shards).tolist():
+        for shard in range(count):
             selected = np.flatnonzero(shards == shard)
-            yield (
-                shard,
-                (index[selected], [records[i] for i in selected.tolist()]),
-            )
+            if len(selected) or element.number == 0:  # create empty shards, too
+                batch = [records[i] for i in selected.tolist()]
+                yield shard, (index[selected], batch)
 
 
 class _Write(_Worker):
@@ -237,8 +229,5 @@ def _write_report(
     if not report.parent.is_dir():
         raise _not_shared_error(report.parent)
     shards = sorted(shards, key=lambda shard: shard[1].file)
-    total = encode.Counts()
-    for counts in (*chunks, *(counts for counts, _ in shards)):
-        total.merge(counts)
     with files.write_file(report) as file:
-        pickle.dump((total, [record for _, record in shards]), file)
+        pickle.dump((list(chunks), shards), file)

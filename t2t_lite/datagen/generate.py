@@ -13,7 +13,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
 from typing import Any
@@ -32,15 +32,7 @@ from t2t_lite.data.manifest import (
     check_sources,
     sha256_of,
 )
-from t2t_lite.datagen import shuffle
-from t2t_lite.datagen.encode import (
-    INVALID_TEXT,
-    Chunk,
-    Counts,
-    SplitEncoder,
-    encode_chunks,
-    split_into_chunks,
-)
+from t2t_lite.datagen import encode, shuffle
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem, TextFiles
@@ -91,21 +83,31 @@ class DataGenerator:
         self._folder = pathlib.Path(self.data_dir).expanduser()
 
     def run(self, overwrite: bool = False) -> Manifest:
-        """Generate the data unless valid data exists, or `overwrite` it.
-
-        Raises:
-          T2TLiteError: existing data does not match or has another seed; the
-            corpus is missing, empty or invalid; the folder is not writable.
-        """
+        """Generate the data unless valid data exists, or `overwrite` it."""
         if not overwrite and (manifest := self._find_valid_data()):
             return manifest
-        with _convert_write_errors(self._folder):
+        try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with self._lock():
                 # Another process may have generated the data in the meantime.
                 if not overwrite and (manifest := self._find_valid_data()):
                     return manifest
                 return self._generate(overwrite)
+        except OSError as error:
+            path = pathlib.Path(error.filename or self._folder)
+            is_parent = path in self._folder.parents
+            if not (is_parent or path.is_relative_to(self._folder)):
+                raise  # an error of the corpus
+            error.filename = str(path)
+            raise T2TLiteError(
+                f"Cannot write data: {format_error(error)}. The same command "
+                "resumes; or use another `data_dir`."
+            ) from error
+        except BrokenProcessPool as error:
+            raise T2TLiteError(
+                "An encoding process died, probably out of memory. The same "
+                "command resumes; reduce `processes`."
+            ) from error
 
     def _find_valid_data(self) -> Manifest | None:
         """Return the manifest of valid existing data; None without data."""
@@ -169,10 +171,10 @@ class DataGenerator:
             self._log("learning the vocabulary")
             problem.train_encoders(job.raw, job.folder, seed)
             job.save("vocabulary", True)
-        splits = {
-            split: self._finish_split(SplitEncoder(problem, split, seed), job)
-            for split in problem.splits
-        }
+        splits = {}
+        for split in problem.splits:
+            encoder = encode.SplitEncoder(problem, split, seed)
+            splits[split] = self._finish_split(encoder, job)
         sources = {}
         for path, state in sorted(job.raw.sources.items()):
             if file_stat(path) != state:
@@ -194,7 +196,7 @@ class DataGenerator:
         )
 
     def _finish_split(
-        self, encoder: SplitEncoder, job: "UnfinishedJob"
+        self, encoder: encode.SplitEncoder, job: "UnfinishedJob"
     ) -> SplitRecord:
         """Return the record of a split; write the split if necessary."""
         if saved := job.load(encoder.split):
@@ -207,7 +209,7 @@ class DataGenerator:
         return record
 
     def write_split(
-        self, encoder: SplitEncoder, job: "UnfinishedJob"
+        self, encoder: encode.SplitEncoder, job: "UnfinishedJob"
     ) -> SplitRecord:
         """Write the shards of a split into the folder of the job.
 
@@ -215,33 +217,13 @@ class DataGenerator:
         """
         folder = job.folder / encoder.split
         folder.mkdir(exist_ok=True)
-        pairs = self._encode_split(encoder, job, folder)
-        chunks = sorted(folder.glob("chunk-?????"))
-        counts, records = Counts(), []
-        for path in chunks:
-            counts.merge(shuffle.read_counts(path))
-        num_shards = shuffle.count_shards(pairs)
-        for path, shard in zip(
-            shard_paths(encoder, job.folder, num_shards),
-            shuffle.read_shards(chunks, num_shards, encoder.is_shuffled),
-            strict=True,
-        ):
-            shard_counts, record = write_shard(path, encoder, *shard)
-            counts.merge(shard_counts)
-            records.append(record)
-        return make_split_record(encoder, counts, records)
-
-    def _encode_split(
-        self, encoder: SplitEncoder, job: "UnfinishedJob", folder: pathlib.Path
-    ) -> int:
-        """Write missing chunks; return the number of pairs of the split."""
-        total = 0
         samples = encoder.problem.samples(encoder.split, job.raw)
+        pairs = 0
 
-        def missing_chunks() -> Iterator[Chunk]:
-            nonlocal total
-            for chunk in split_into_chunks(samples, encoder.label):
-                total += len(chunk.pairs)
+        def missing_chunks() -> Iterator[encode.Chunk]:
+            nonlocal pairs
+            for chunk in encode.split_into_chunks(samples, encoder.label):
+                pairs += len(chunk.pairs)
                 if shuffle.chunk_path(folder, chunk).exists():  # resuming
                     counter.advance(len(chunk.pairs))
                 else:
@@ -249,7 +231,7 @@ class DataGenerator:
                     yield chunk
 
         with Counter(encoder.label, "pairs", self.progress) as counter:
-            encode_chunks(
+            encode.encode_chunks(
                 functools.partial(shuffle.write_chunk, encoder, folder),
                 missing_chunks(),
                 encoder.problem,
@@ -257,7 +239,15 @@ class DataGenerator:
                 self.processes,
                 counter.advance,
             )
-        return total
+        chunks = sorted(folder.glob("chunk-?????"))
+        paths = shard_paths(encoder, job.folder, shuffle.count_shards(pairs))
+        shards = shuffle.read_shards(chunks, len(paths), encoder.is_shuffled)
+        written = [
+            write_shard(path, encoder, *shard)
+            for path, shard in zip(paths, shards, strict=True)
+        ]
+        counts = [shuffle.read_counts(path) for path in chunks]
+        return make_split_record(encoder, counts, written)
 
     def _lock(self) -> filelock.AcquireReturnProxy:
         """Acquire the lock of the data; wait for another process if needed."""
@@ -332,7 +322,7 @@ class UnfinishedJob:
 
 
 def shard_paths(
-    encoder: SplitEncoder, folder: pathlib.Path, count: int
+    encoder: encode.SplitEncoder, folder: pathlib.Path, count: int
 ) -> list[pathlib.Path]:
     """Return the paths of the `count` shards of a split."""
     prefix = f"{encoder.problem.base_name}-{encoder.split}"
@@ -340,8 +330,11 @@ def shard_paths(
 
 
 def write_shard(
-    path: pathlib.Path, encoder: SplitEncoder, index: Any, records: list[bytes]
-) -> tuple[Counts, ShardRecord]:
+    path: pathlib.Path,
+    encoder: encode.SplitEncoder,
+    index: Any,
+    records: list[bytes],
+) -> tuple[encode.Counts, ShardRecord]:
     """Write the records of a shard in order, without duplicates if filtered.
 
     An existing file is kept, because an interrupted job has completed it.
@@ -369,19 +362,24 @@ def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
 
 
 def make_split_record(
-    encoder: SplitEncoder, counts: Counts, shards: list[ShardRecord]
+    encoder: encode.SplitEncoder,
+    chunks: Iterable[encode.Counts],
+    shards: Sequence[tuple[encode.Counts, ShardRecord]],
 ) -> SplitRecord:
     """Return the record of a split; raise T2TLiteError if it has no pair."""
-    reasons = dict(sorted(counts.reasons.items()))
+    total = encode.Counts()
+    for counts in (*chunks, *(counts for counts, _ in shards)):
+        total.merge(counts)
+    reasons = sorted(total.reasons.items())
     record = SplitRecord(
-        examples=counts.lengths.total(),
-        source_tokens=counts.source_tokens,
-        target_tokens=counts.target_tokens,
-        lengths=dict(sorted(counts.lengths.items())),
-        dropped={r: n for r, n in reasons.items() if r not in INVALID_TEXT},
-        shards=tuple(shards),
-        unknown_words=counts.unknown_words,
-        damaged={r: n for r, n in reasons.items() if r in INVALID_TEXT},
+        examples=total.lengths.total(),
+        source_tokens=total.source_tokens,
+        target_tokens=total.target_tokens,
+        lengths=dict(sorted(total.lengths.items())),
+        dropped={r: n for r, n in reasons if r not in encode.INVALID_TEXT},
+        shards=tuple(record for _, record in shards),
+        unknown_words=total.unknown_words,
+        damaged={r: n for r, n in reasons if r in encode.INVALID_TEXT},
     )
     if not record.examples:
         raise T2TLiteError(
@@ -421,7 +419,7 @@ def _move_into_place(
     for split in problem.splits:
         # The pattern excludes another problem with the name NAME-train.
         for old in data_dir.glob(f"{problem.base_name}-{split}-{_SHARD}"):
-            if old.name not in shards or (folder / old.name).exists():
+            if old.name not in shards:
                 old.unlink()
     for name in sorted([*shards, *manifest.vocabulary]):
         if (folder / name).exists():
@@ -430,24 +428,3 @@ def _move_into_place(
     files.remove_unfinished(data_dir, Manifest.path(data_dir, problem).name)
     manifest.save(data_dir)
     return manifest
-
-
-@contextlib.contextmanager
-def _convert_write_errors(data_dir: pathlib.Path) -> Iterator[None]:
-    """Turn errors while writing data into a T2TLiteError with a fix."""
-    try:
-        yield
-    except OSError as error:
-        path = pathlib.Path(error.filename or data_dir)
-        if not (path.is_relative_to(data_dir) or path in data_dir.parents):
-            raise  # an error of the corpus
-        error.filename = str(path)
-        raise T2TLiteError(
-            f"Cannot write data: {format_error(error)}. The same command "
-            "resumes; or use another `data_dir`."
-        ) from error
-    except BrokenProcessPool as error:
-        raise T2TLiteError(
-            "An encoding process died, probably out of memory. The same "
-            "command resumes; reduce `processes`."
-        ) from error

@@ -29,12 +29,9 @@ def count_shards(pairs: int) -> int:
 
 
 def shard_of(keys: np.ndarray, shards: int, is_shuffled: bool) -> np.ndarray:
-    """Return the shard of each key; larger keys have larger shards.
+    """Return the shard of each key, uint64; larger keys have larger shards.
 
-    Args:
-      keys: uint64 [records].
-      shards: the number of shards.
-      is_shuffled: keys are random numbers; otherwise pair numbers from 1.
+    Keys are random numbers if `is_shuffled`, else pair numbers from 1.
     """
     if is_shuffled:
         high = keys >> np.uint64(32)
@@ -115,9 +112,8 @@ def select_records(
 ) -> tuple[np.ndarray, Counts]:
     """Return the indices of the records to write, in order, and the counts.
 
-    Args:
-      index: INDEX [records] of a shard, unsorted.
-      deduplicate: keep only the first pair with the same hash.
+    `index` is INDEX [records] of a shard, unsorted. `deduplicate` keeps only
+    the first pair with the same hash.
     """
     order = np.lexsort((index["pair"], index["check"], index["key"]))
     is_copy = np.zeros(len(order), bool)
