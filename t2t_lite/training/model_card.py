@@ -95,17 +95,16 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
         words.append(f"--hparams_override={','.join(lines)}")
     words += [f"--{word}" for word in run.problem.option_words()]
     given = changed(options)
+    for name in ("hparams_override", "problem_options"):  # added above
+        given.pop(name, None)
     if "freeze" in run.config:
         given["freeze"] = tuple(run.config["freeze"])
     if source := run.config.get(SOURCE):
         given["init_from"] = source["checkpoint"]
     given |= {"data_dir": run.data.folder, "output_dir": run.output_dir}
     for name, value in given.items():
-        if name in ("hparams_override", "problem_options"):  # added above
-            continue
-        if isinstance(value, tuple):
-            value = ",".join(value)
-        words.append(f"--{name}" if value is True else f"--{name}={value}")
+        text = ",".join(value) if isinstance(value, tuple) else value
+        words.append(f"--{name}" if value is True else f"--{name}={text}")
     return ["t2t-lite-trainer", *words]
 
 
