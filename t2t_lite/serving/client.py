@@ -193,10 +193,8 @@ class Client:
             if not can_split or (failure.is_late and was_lost):
                 return [Result(0, x, error=str(failure)) for x in texts]
             middle = len(texts) // 2
-            halves = texts[:middle], texts[middle:]
-            return [
-                x for half in halves for x in self._translate(half, was_lost)
-            ]
+            first = self._translate(texts[:middle], was_lost)
+            return first + self._translate(texts[middle:], was_lost)
         self._is_lost = self._is_waiting = False
         if len(columns.get("outputs", ())) != len(texts):
             names = ", ".join(sorted(columns)) or "none"

@@ -35,8 +35,6 @@ class _Job:
 
     def is_compatible(self, other: "_Job") -> bool:
         """Return whether group and length allow both jobs to share a batch."""
-        if self is other:
-            return True
         short, long = sorted((self.length, other.length))
         similar = long <= 2 * max(short, _SHORT)
         return self.group is not None and self.group == other.group and similar
@@ -50,20 +48,14 @@ class Batcher:
 
     A batch contains the oldest request and the requests of its group with the
     most similar lengths. So long texts do not delay short ones, and no request
-    starves.
-
-    Args:
-      options: limits of a batch, of concurrent batches and of the queue.
-
-    Attributes:
-      running: number of running batches.
+    starves. The options limit batches and the queue.
     """
 
     def __init__(self, options: ServerOptions):
         self._options = options
         self._waiting: dict[_Job, None] = {}  # oldest first
         self._rows = 0  # rows in the queue
-        self.running = 0
+        self.running = 0  # batches
         self._running_rows = 0
         self._pool = ThreadPoolExecutor(options.workers, "batch")
 
@@ -75,19 +67,17 @@ class Batcher:
         group: Hashable,
         deadline: float | None = None,
     ) -> Tensors:
-        """Return the outputs of one request.
+        """Return the outputs of one request, which `run` computes in a thread.
+
+        Raises ApiError if the queue is full or the deadline has passed.
 
         Args:
-          run: computes a batch in a worker thread.
+          run: computes a batch.
           inputs: arrays by name.
           lengths: length of each row, in characters or another unit of cost.
           group: requests of equal groups may share a batch, concatenated along
             the first dimension. None: the request runs alone, in one part.
           deadline: in seconds of the event loop's clock.
-
-        Raises:
-          ApiError: the queue is full, or the deadline has passed.
-          Exception: `run` failed for this request.
         """
         loop = asyncio.get_running_loop()
         if deadline is not None and deadline <= loop.time():
@@ -105,9 +95,7 @@ class Batcher:
             chunks = [order[i : i + size] for i in range(0, len(order), size)]
         jobs = []
         for rows in chunks:
-            chunk = inputs
-            if len(chunks) > 1:
-                chunk = {name: value[rows] for name, value in inputs.items()}
+            chunk = {name: value[rows] for name, value in inputs.items()}
             length = max((lengths[row] for row in rows), default=0)
             future = loop.create_future()
             jobs.append(_Job(run, group, chunk, len(rows), length, future))
@@ -160,14 +148,13 @@ class Batcher:
 
     def _next_batch(self) -> list[_Job]:
         """Select the oldest job and the jobs that share its batch."""
-        oldest = next(iter(self._waiting))
-        others = [job for job in self._waiting if oldest.is_compatible(job)]
+        oldest, *others = self._waiting
+        others = [job for job in others if oldest.is_compatible(job)]
         others.sort(key=lambda job: abs(job.length - oldest.length))
-        others.remove(oldest)
         # A batch contains about half of a worker's share of all rows, so that
         # the worker can compute the other half while the answers are sent.
-        share = self._rows + self._running_rows
-        share //= 2 * self._options.workers
+        rows = self._rows + self._running_rows
+        share = rows // (2 * self._options.workers)
         maximum = min(self._options.max_batch_size, max(_LARGE, share))
         batch, room = [oldest], maximum - oldest.rows
         for job in others:
@@ -195,30 +182,26 @@ def _compute(batch: Sequence[_Job]) -> list[_Answer]:
     batch = [job for job in batch if not job.answer.done()]
     if not batch:
         return []
-    requests.BATCH.observe(sum(job.rows for job in batch))
+    first, rows = batch[0], sum(job.rows for job in batch)
+    requests.BATCH.observe(rows)
     try:
+        inputs = {
+            name: np.concatenate([job.inputs[name] for job in batch])
+            for name in first.inputs
+        }
         with requests.BATCH_SECONDS.time():
-            return list(zip(batch, _run(batch), strict=True))
+            outputs = first.run(inputs)
+        if len(batch) == 1:
+            return [(first, outputs)]
+        for name, value in outputs.items():
+            if len(value) != rows:
+                raise ValueError(f"{name} has {len(value)} rows, not {rows}")
     except Exception as error:
         if len(batch) == 1:
-            return [(batch[0], error)]
+            return [(first, error)]
         return [answer for job in batch for answer in _compute([job])]
-
-
-def _run(batch: Sequence[_Job]) -> list[Tensors]:
-    """Return the answer of each job."""
-    if len(batch) == 1:
-        return [batch[0].run(batch[0].inputs)]
-    inputs = {
-        name: np.concatenate([job.inputs[name] for job in batch])
-        for name in batch[0].inputs
-    }
-    ends = np.cumsum([job.rows for job in batch])
-    outputs = batch[0].run(inputs)
-    for name, value in outputs.items():
-        if len(value) != ends[-1]:
-            raise ValueError(f"{name} has {len(value)} rows, not {ends[-1]}")
-    return [
-        {name: value[end - job.rows : end] for name, value in outputs.items()}
-        for job, end in zip(batch, ends, strict=True)
-    ]
+    answers, start = [], 0
+    for job in batch:
+        part = slice(start, start := start + job.rows)
+        answers.append((job, {name: x[part] for name, x in outputs.items()}))
+    return answers
