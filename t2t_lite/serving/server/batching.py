@@ -200,7 +200,8 @@ def _compute(batch: Sequence[_Job]) -> list[_Answer]:
         if len(batch) == 1:
             return [(first, error)]
         return [answer for job in batch for answer in _compute([job])]
-    answers, start = [], 0
+    answers: list[_Answer] = []
+    start = 0
     for job in batch:
         part = slice(start, start := start + job.rows)
         answers.append((job, {name: x[part] for name, x in outputs.items()}))
