@@ -83,11 +83,10 @@ class Requests:
             signal.signal(number, self._previous.pop(number))
 
     def _handle(self, number: int, frame: object) -> None:
-        del frame
         name = signal.Signals(number).name
-        action = "saving after this update, then continuing"
         if number == signal.SIGUSR1:
             self._save_requested = True
+            action = "saving after this update, then continuing"
         else:
             self._signal = name
             self._restore(*_STOP)
@@ -107,14 +106,11 @@ class Requests:
 
     def decide(self, step: int) -> Decision:
         """Return the actions after the update `step`."""
-        due = (
-            time.monotonic() - self._saved_at >= self._options.save_minutes * 60
-        )
+        minutes = (time.monotonic() - self._saved_at) / 60
+        save = self._save_requested or minutes >= self._options.save_minutes
         if self._options.save_steps:
-            due = step % self._options.save_steps == 0
-        return Decision(
-            self._save_requested or due, self._stop_reason(max(self._updates))
-        )
+            save = self._save_requested or step % self._options.save_steps == 0
+        return Decision(save, self._stop_reason(max(self._updates)))
 
     def _stop_reason(self, needed: float) -> str | None:
         """Return the reason to stop before `needed` seconds of work."""
@@ -150,10 +146,9 @@ def process_seconds() -> float:
 @contextlib.contextmanager
 def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
     """Create and lock the folder of a run against other trainers."""
-    lock = filelock.FileLock(output_dir / ".lock", timeout=0)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        held = lock.acquire()
+        held = filelock.FileLock(output_dir / ".lock").acquire(blocking=False)
     except filelock.Timeout as error:
         raise T2TLiteError(
             f"Another trainer is writing to {output_dir}. Wait for it, or "
