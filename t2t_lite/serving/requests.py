@@ -12,7 +12,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError
-from t2t_lite.tokenizers.base import EOS_ID, Tokenizer
+from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.training.run import Run
 
 # TensorFlow Serving reads warm-up requests from this file of a version.
@@ -43,17 +43,16 @@ def sample_pairs(
             pairs += zip(*run.data.texts("dev", _DEV_PAIRS), strict=True)
     if not pairs:
         lengths = np.geomspace(1, translator.max_length - 1, _RANDOM_PAIRS)
-        encoders = (translator.source_encoder, translator.target_encoder)
-        sides = (_random_texts(each, lengths.round()) for each in encoders)
+        sides = []
+        for encoder in (translator.source_encoder, translator.target_encoder):
+            draw = np.random.default_rng(1).integers
+            ids = [
+                draw(EOS_ID + 1, encoder.vocab_size, size).tolist()
+                for size in lengths.round().astype(int)
+            ]
+            sides.append(encoder.decode(ids))
         pairs += zip(*sides, strict=True)
     return sorted(pairs, key=lambda pair: (len(pair[0]), pair))
-
-
-def _random_texts(encoder: Tokenizer, lengths: np.ndarray) -> list[str]:
-    draw = np.random.default_rng(1).integers
-    sizes = lengths.astype(int)
-    ids = [draw(EOS_ID + 1, encoder.vocab_size, size) for size in sizes]
-    return encoder.decode([each.tolist() for each in ids])
 
 
 def select_lengths(
@@ -70,11 +69,10 @@ def requests_for(
     """Build one request per signature, with all pairs as its batch."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     both = {"inputs": sources, "targets": targets}
+    only = {"inputs": sources}
+    names_of_both = ("score", "attention")
     return [
-        Request(
-            name,
-            both if name in ("score", "attention") else {"inputs": sources},
-        )
+        Request(name, both if name in names_of_both else only)
         for name in signatures
     ]
 
@@ -87,8 +85,6 @@ def write_warmup(path: str | os.PathLike, requests: Iterable[Request]) -> None:
             request = log.predict_log.request
             request.model_spec.signature_name = signature
             for name, texts in inputs.items():
-                values = [text.encode() for text in texts]
-                request.inputs[name].CopyFrom(
-                    tf.make_tensor_proto(values, tf.string, [len(values)])
-                )
+                proto = tf.make_tensor_proto(texts, tf.string, [len(texts)])
+                request.inputs[name].CopyFrom(proto)
             writer.write(log.SerializeToString(deterministic=True))

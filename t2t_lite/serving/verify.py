@@ -42,13 +42,9 @@ _TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 
 
 def check_servable(saved_model: pathlib.Path) -> list[str]:
-    """Check that the stock server can run a SavedModel.
+    """Check that the stock server can run a SavedModel; return its ops.
 
-    Returns:
-      The names of the SavedModel's ops.
-
-    Raises:
-      T2TLiteError: the server does not link an op, or a weight is a constant.
+    The server must link all ops, and no weight may be a constant.
     """
     ops = set()
     content = (saved_model / "saved_model.pb").read_bytes()
@@ -83,11 +79,7 @@ def verify(
     """Load an export in a process without this package and compare outputs.
 
     The `signatures` are the exported functions, and `dtype` is the type of the
-    model's computations.
-
-    Raises:
-      T2TLiteError: the export cannot be loaded, an output differs, or an output
-        contains a number that is not finite.
+    model's computations. All numbers in outputs must be finite.
     """
     # A crash leaves files only inside the unfinished export.
     with tempfile.TemporaryDirectory(
@@ -158,11 +150,9 @@ def is_equal(
 
     `tolerance` is the relative and absolute tolerance of floats.
     """
-    if actual.dtype.kind != "f":
+    if actual.dtype.kind != "f" or actual.shape != expected.shape:
         return np.array_equal(actual, expected)
-    is_close = actual.shape == expected.shape and np.allclose(
-        actual, expected, tolerance, tolerance
-    )
+    is_close = np.allclose(actual, expected, tolerance, tolerance)
     return is_close and bool(np.isfinite(actual).all())
 
 

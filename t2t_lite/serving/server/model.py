@@ -148,13 +148,10 @@ class Model:
         inputs: Mapping[str, Any],
         seconds: float = math.inf,
     ) -> Tensors:
-        """Return the outputs of a request.
+        """Return the outputs of a request, within the client's `seconds`.
 
-        Args:
-          version: from `find`.
-          signature_name: "" means "serving_default".
-          inputs: lists of str or bytes by name; "" means the only input.
-          seconds: timeout of the client.
+        The signature "" means "serving_default". The inputs are lists of str or
+        bytes by name; "" means the only input.
         """
         deadline = asyncio.get_running_loop().time()
         deadline += min(self.seconds, seconds)

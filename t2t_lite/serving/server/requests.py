@@ -27,12 +27,7 @@ VERSION = Gauge("t2t_lite_version", "The version that serves requests")
 
 
 class ApiError(Exception):
-    """An error that the server returns to the client.
-
-    Args:
-      message: the rule, the value and the fix.
-      status: name of a gRPC status.
-    """
+    """An error, with the name of a gRPC status, for the client."""
 
     def __init__(self, message: str, status: str = "INVALID_ARGUMENT"):
         super().__init__(message)

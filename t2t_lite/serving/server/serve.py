@@ -24,16 +24,8 @@ async def running(
 ) -> AsyncIterator[tuple[int, int, Batcher]]:
     """Serve within the block; at its end, drain the running requests.
 
-    Args:
-      options: the options of the server.
-      log: called with a message when a version is loaded or fails to load.
-      load: loads the folder of a version.
-
-    Yields:
-      The REST port, the gRPC port and the batcher.
-
-    Raises:
-      T2TLiteError: no version can be loaded, or a port is in use.
+    Yields the REST port, the gRPC port and the batcher. `log` gets a message
+    when a version, a folder, is loaded with `load` or fails to load.
     """
     batcher = Batcher(options)
     model = Model(options, batcher, load, log)
