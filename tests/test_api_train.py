@@ -101,7 +101,7 @@ def test_unknown_names_are_wrong_usage(given, message):
     [
         (
             {"best_metric": "f1"},
-            "best_metric must be one of auto, loss, bleu for",
+            "best_metric must be one of auto, loss, bleu, chrf for",
         ),
         ({"keep_best": 0}, "keep_best must be .*got 0"),
         ({"keep_bset": 2}, "Did you mean keep_best"),

@@ -72,18 +72,19 @@ def test_greedy_generation_equals_greedy_search(model, encoder, greedy):
 # Samplers with a single candidate are greedy. `ContrastiveSampler` also reads
 # the states of the decoder.
 SAMPLERS = {
-    "beam": keras_hub.samplers.BeamSampler(num_beams=1),
-    "contrastive": keras_hub.samplers.ContrastiveSampler(k=3, alpha=0.0),
-    "top_k": keras_hub.samplers.TopKSampler(k=1),
-    "top_p": keras_hub.samplers.TopPSampler(p=1e-6),
-    "random": keras_hub.samplers.RandomSampler(temperature=1e-4),
+    "BeamSampler": {"num_beams": 1},
+    "ContrastiveSampler": {"k": 3, "alpha": 0.0},
+    "TopKSampler": {"k": 1},
+    "TopPSampler": {"p": 1e-6},
+    "RandomSampler": {"temperature": 1e-4},
 }
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samplers_continue_forced_tokens(translator, greedy, name):
     task = T2TSeq2SeqLM.from_translator(translator)
-    task.compile(sampler=SAMPLERS[name], run_eagerly=True)
+    sampler = getattr(keras_hub.samplers, name)(**SAMPLERS[name])
+    task.compile(sampler=sampler, run_eagerly=True)
     rows = np.flatnonzero((greedy != EOS_ID).all(axis=1))[:6]  # not ended
     sources = [LINES[row] for row in rows]
     features = task.preprocessor.generate_preprocess(

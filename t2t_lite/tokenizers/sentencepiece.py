@@ -9,6 +9,7 @@ import pathlib
 import random
 import re
 import tempfile
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ _ESCAPES = {"\u2581": f"{ESCAPE}B", ESCAPE: f"{ESCAPE}A"}
 # Size at which a word table is cleared: its characters, and 64 for each word.
 MAX_TABLE_CHARACTERS = 1 << 25
 _WORD_COST = 64
+_SEED_LOCK = threading.Lock()  # SentencePiece has one seed per process
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -125,15 +127,16 @@ class SentencePieceTokenizer(Tokenizer):
             )
         processor = table.processor
         texts = processor.decode([row.tolist() for row in rows])
-        sentencepiece.set_random_generator_seed(seed)
-        # One new thread, because each thread has its own random numbers.
-        sampled = processor.encode(
-            texts,
-            enable_sampling=True,
-            alpha=rate,
-            nbest_size=-1,
-            num_threads=1,
-        )
+        with _SEED_LOCK:
+            sentencepiece.set_random_generator_seed(seed)
+            # One new thread, because each thread has its own random numbers.
+            sampled = processor.encode(
+                texts,
+                enable_sampling=True,
+                alpha=rate,
+                nbest_size=-1,
+                num_threads=1,
+            )
         return [
             row if UNK_ID in row else np.array(ids, np.int32)
             for row, ids in zip(rows, sampled, strict=True)

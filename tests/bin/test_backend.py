@@ -26,7 +26,9 @@ def test_the_decoder_answers_alike_in_either_engine(decode, ctranslate2):
     assert (code, out) == (0, wanted)
     assert "average of 2" in err
     code, out, _ = decode(LINES, BACKEND, "--quantization=int8", "--nbest=2")
-    assert (code, [line.count("\t") for line in out]) == (0, [1] * 4)
+    texts = [line.split("\t") for line in out]
+    assert (code, max(map(len, texts))) == (0, 2)
+    assert all(len(set(each)) == len(each) for each in texts)
 
 
 def test_pairs_are_scored_alike_in_either_engine(decode, ctranslate2):

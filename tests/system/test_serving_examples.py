@@ -27,20 +27,6 @@ def server(pod):
     return server
 
 
-def test_the_models_of_the_document_are_read_by_tensorflow_serving():
-    text_format = pytest.importorskip("google.protobuf.text_format")
-    configs = pytest.importorskip(
-        "tensorflow_serving.config.model_server_config_pb2"
-    )
-    page = (ROOT / "docs" / "serving.md").read_text("utf-8")
-    (text,) = re.findall(r"```\n(model_config_list.*?)```", page, re.DOTALL)
-    config = text_format.Parse(text, configs.ModelServerConfig())
-    ende, parser = config.model_config_list.config
-    assert [ende.name, parser.name] == ["ende", "parser"]
-    versions = ende.model_version_policy.specific.versions
-    assert set(ende.version_labels.values()) <= set(versions)
-
-
 def test_the_pod_is_valid_and_asks_for_the_cores_of_its_batches(pod, server):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     kubernetes_validate.validate(document("deployment.yaml"), "1.31")

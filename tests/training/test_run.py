@@ -319,8 +319,9 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     run = create()
     evaluation = DevEvaluation(run, run.model())
     scores = evaluation.scores([evaluation.evaluate_shard()])
-    assert scores.keys() == {"dev_loss", "dev_perplexity", "dev_bleu"}
-    assert 0 <= scores["dev_bleu"] <= 100
+    metrics = {"dev_bleu", "dev_chrf"}
+    assert scores.keys() == {"dev_loss", "dev_perplexity", *metrics}
+    assert all(0 <= scores[metric] <= 100 for metric in metrics)
     # Samples: at most ten lines of it, from the shortest to the longest.
     sources, references = run.data.texts("dev")
     pairs = [(s["source"], s["reference"]) for s in evaluation.samples]

@@ -47,7 +47,9 @@ def test_a_signal_while_a_model_loads_stops_the_server(
     monkeypatch.setattr(command, "set_num_threads", lambda count: None)
     monkeypatch.setattr(
         "t2t_lite.bin.cli.command.note",
-        lambda line: os.kill(os.getpid(), signal.SIGTERM),  # "Loaded ..."
+        lambda line: (
+            line.startswith("Loaded") and os.kill(os.getpid(), signal.SIGTERM)
+        ),
     )
     flags = ["--port=0", "--rest_api_port=0", f"--model_base_path={tmp_path}"]
     assert command.main(flags) == 0
