@@ -287,10 +287,11 @@ def _train_model(
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
+    texts = lines
     if coverage < _MIN_COVERAGE:
         covered = _coverages(lines).items()
         rare = {ord(c): " " for c, share in covered if share > coverage}
-        lines, coverage = [line.translate(rare) for line in lines], 1.0
+        texts, coverage = [line.translate(rare) for line in lines], 1.0
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         rules = [
@@ -302,7 +303,7 @@ def _train_model(
         paths[1].write_text("".join(f"{b}\t{a}\n" for a, b in rules))
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(lines),
+                sentence_iterator=iter(texts),
                 model_writer=model,
                 model_type="bpe",
                 # Clamped: the trainer's error for other sizes has no limit.

@@ -200,6 +200,10 @@ def test_bytes_encode_characters_for_which_there_is_no_room(tmp_path, size):
     with pytest.raises(T2TLiteError, match="character_coverage") as raised:
         SentencePieceTokenizer.train(lines, size, tmp_path / "m")
     share = float(re.search(r"at most (0\.\d+)", str(raised.value))[1])
+    with pytest.raises(T2TLiteError, match=f"at most {share:g}"):
+        SentencePieceTokenizer.train(
+            lines, size, tmp_path / "m", character_coverage=(share + 1) / 2
+        )
     encoder = SentencePieceTokenizer.train(
         lines, size, tmp_path / "m", character_coverage=share
     )
