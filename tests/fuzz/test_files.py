@@ -69,8 +69,7 @@ def lines_of(content):
     """The lines of UTF-8 text, as the documents describe them."""
     text = INVALID.sub("\ufffd", content.decode("utf-8", "replace"))
     lines = text.removeprefix("\ufeff").split("\n")
-    if not content.endswith(b"\n") or not lines[-1]:
-        lines = lines if lines[-1] else lines[:-1]
+    lines = lines if lines[-1] else lines[:-1]
     is_bom = content == b"\xef\xbb\xbf"
     return [line.removesuffix("\r") for line in lines] or [""] * is_bom
 

@@ -14,10 +14,7 @@ ODD = (
 
 @st.composite
 def mutated(draw, valid, parts=(), changes=4):
-    """One of the valid contents with slices replaced, copied or removed.
-
-    A slice is replaced by one of `parts`, by odd or by any bytes.
-    """
+    """A valid content, slices of it copied, removed, replaced by any bytes."""
     content = draw(st.sampled_from(valid))
     for _ in range(draw(st.integers(0, changes))):
         start = draw(st.integers(0, len(content)))
