@@ -216,6 +216,9 @@ def test_weights_in_bfloat16_answer_as_rounded_ones(encoder, models):
         weight.assign(tf.cast(tf.cast(weight.value, "bfloat16"), "float32"))
     wanted = one.translate(texts, 3)
     np.testing.assert_array_equal(found["outputs"], wanted["outputs"])
-    assert_scores_close(found["scores"], wanted["scores"])
+    scores = wanted["scores"].numpy()
+    is_blank = wanted["outputs"][:, 0].numpy() == b""
+    scores[is_blank, 1:] = NEG_INF  # each text once
+    assert_scores_close(found["scores"], scores)
     wanted = one.score(*map(tf.constant, (SOURCES, TARGETS)))
     assert_scores_close(scored["scores"], wanted["scores"])
