@@ -192,8 +192,7 @@ def drop_merges(
             f"bpe_dropout requires a vocabulary of SentencePiece (got {rate})."
         )
 
-    def sample(number, side, values, splits):
-        side = side.decode()
+    def sample(side, number, values, splits):
         rows = np.split(values.astype(np.int32), splits[1:-1])
         seeds = [seed, _SEGMENTATIONS, *divmod(number, windows)]
         generator = np.random.default_rng([*seeds, SIDES.index(side)])
@@ -212,22 +211,20 @@ def drop_merges(
         return np.concatenate(sampled).astype(np.int64), lengths
 
     def sample_window(number, features):
+        segmented = {}
         for side in samplers:
-            old = features[side]
             values, lengths = tf.numpy_function(
-                sample,
-                [number, side, old.values, old.row_splits],
+                functools.partial(sample, side),
+                [number, features[side].values, features[side].row_splits],
                 [tf.int64, tf.int64],
                 stateful=False,
             )
-            features = features | {
-                side: tf.RaggedTensor.from_row_lengths(
-                    tf.ensure_shape(values, [None]),
-                    tf.ensure_shape(lengths, [None]),
-                    validate=False,
-                )
-            }
-        return number, features
+            segmented[side] = tf.RaggedTensor.from_row_lengths(
+                tf.ensure_shape(values, [None]),
+                tf.ensure_shape(lengths, [None]),
+                validate=False,
+            )
+        return number, features | segmented
 
     return sample_window
 
