@@ -40,9 +40,7 @@ _CONFLICTS = (
     ("split_sentences", "tokenize", "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
 )
-_REQUIRED = runs.REQUIRED | {
-    "token_scores": "format=json",
-}
+_REQUIRED = runs.REQUIRED | {"token_scores": "format=json"}
 _STREAM_OPTIONS = (
     *("score", "nbest", "mbr", "split_sentences"),
     *("token_scores", "alignment"),

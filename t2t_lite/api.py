@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from t2t_lite import validators
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
@@ -28,14 +29,6 @@ from t2t_lite.serving.versions import (
 from t2t_lite.tf_setup import require_not_forked, start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
-from t2t_lite.validators import (
-    check,
-    describe,
-    integer,
-    one_of,
-    optional,
-    require_known,
-)
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.results import Result
@@ -76,7 +69,7 @@ def train(
       Interrupted: a signal stopped training; the run is saved.
       T2TLiteError: training failed; the message contains the fix.
     """
-    require_known(options, TrainingOptions, "train")
+    validators.require_known(options, TrainingOptions, "train")
     job = choose_job(problem, hparams, output_dir, TrainingOptions(**options))
     if "tensorflow" not in sys.modules:
         log("Starting TensorFlow.")
@@ -89,7 +82,7 @@ def train(
 
 
 train.__doc__ = (inspect.getdoc(train) or "").replace(
-    "by name.", f"by name:\n{describe(TrainingOptions)}"
+    "by name.", f"by name:\n{validators.describe(TrainingOptions)}"
 )
 
 
@@ -158,8 +151,7 @@ def load(
     run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
     devices = stream.choose_devices(replicas)
     models = stream.build_per_device(
-        devices,
-        lambda: run.load_ensemble(checkpoint, list(map(str, ensemble))),
+        devices, lambda: run.load_ensemble(checkpoint, list(map(str, ensemble)))
     )
 
     def make_replicas(**options: Any) -> "list[Replica]":
@@ -262,7 +254,9 @@ class LoadedTranslator:
           UsageError: an option is not supported, or a value is not valid.
         """
         several = _list_texts(texts)
-        check("nbest", nbest, optional(integer(1)))
+        validators.check(
+            "nbest", nbest, validators.optional(validators.integer(1))
+        )
         for name in ("token_scores", "alignment"):
             if nbest is None and options.get(name):
                 raise UsageError(
@@ -335,7 +329,9 @@ class LoadedTranslator:
                     "mbr, token_scores and alignment."
                 )
             split = stream.splitter_of(self._run.problem, self._run.encoders)
-        check("mbr", mbr, optional(one_of("chrf")))
+        validators.check(
+            "mbr", mbr, validators.optional(validators.one_of("chrf"))
+        )
         settings = engine.settings
         limit = None if settings.sample else settings.beam_size
         count = nbest or (limit if mbr else 1)

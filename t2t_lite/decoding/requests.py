@@ -45,8 +45,7 @@ _String = Annotated[
     str, condition("a string", lambda value: isinstance(value, str))
 ]
 _Phrases = Annotated[
-    tuple[str, ...],
-    Validator("a list of non-empty strings", _parse_phrases),
+    tuple[str, ...], Validator("a list of non-empty strings", _parse_phrases)
 ]
 _Id = Annotated[str | int, condition("a string or a whole number", _is_id)]
 _Seed = Annotated[int, integer(0, 2**63 - 1)]

@@ -10,11 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.batching import (
-    DEFAULT_BATCHING,
-    Batching,
-    map_sorted,
-)
+from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching, map_sorted
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.results import (
     Hypothesis,

@@ -19,25 +19,8 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import PUNCTUATION, delinearize, linearize
-from t2t_lite.parsing.trees import (
-    NO_TAG,
-    OPEN,
-    TOP,
-    Tree,
-    fold,
-    format_tree,
-    read_trees,
-    strip_annotation,
-    walk,
-)
 from t2t_lite.problem import Problem, ProblemOptions
-from t2t_lite.validators import (
-    Validator,
-    file_path,
-    integer,
-    real,
-    setting,
-)
+from t2t_lite.validators import Validator, file_path, integer, real, setting
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 _WORD = re.compile(r"\S+", re.ASCII)
@@ -246,7 +229,7 @@ class ParsingProblem(Problem):
         if not words:
             return "", {"repairs": {}}
         tree, repairs = delinearize(output.split(), words, correct_tags=True)
-        return format_tree(tree), {"repairs": dict(repairs)}
+        return trees.format_tree(tree), {"repairs": dict(repairs)}
 
     def evaluate(
         self,
@@ -333,8 +316,10 @@ class ParsingProblem(Problem):
     def _declared_tokens(self):
         """Return the tokens that targets may contain, in the order of ids."""
         tags = self.tags if self.keeps_tags else ()
-        brackets = _brackets((TOP, *self.labels))
-        return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
+        brackets = _brackets((trees.TOP, *self.labels))
+        return list(
+            dict.fromkeys((trees.NO_TAG, *PUNCTUATION, *tags, *brackets))
+        )
 
 
 def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
@@ -380,8 +365,8 @@ def _select_files(
 
 
 def exchange_constituents(
-    whole_trees: Iterable[Tree | None], copies: int
-) -> Iterator[Tree | None]:
+    whole_trees: Iterable[trees.Tree | None], copies: int
+) -> Iterator[trees.Tree | None]:
     """Yield all trees, then copies of them with exchanged constituents.
 
     In a copy, a fifth of the constituents and words, selected at random with a
@@ -395,8 +380,8 @@ def exchange_constituents(
     yield from originals
     nodes = collections.defaultdict(list)
     for tree in filter(None, originals):
-        for event, parent in walk(tree):
-            for node in parent.children if event is OPEN else ():
+        for event, parent in trees.walk(tree):
+            for node in parent.children if event is trees.OPEN else ():
                 nodes[parent.label, node.label].append(node)
     generator = random.Random(0)
 
@@ -412,7 +397,7 @@ def exchange_constituents(
 
     for _ in range(copies):
         for tree in filter(None, originals):
-            yield fold(tree, lambda leaf: leaf, exchange)
+            yield trees.fold(tree, lambda leaf: leaf, exchange)
 
 
 def interleave(
@@ -442,8 +427,8 @@ def _trees(files, raw):
     """Read stripped trees from files, and record the files as sources."""
     for path in files:
         raw.record_source(path)
-    read = itertools.chain.from_iterable(map(read_trees, files))
-    return map(strip_annotation, read)
+    read = itertools.chain.from_iterable(map(trees.read_trees, files))
+    return map(trees.strip_annotation, read)
 
 
 def _brackets(labels):

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.search.logits_processors import (
-    LogitsProcessor,
-    mask_logits,
-)
+from t2t_lite.decoding.search import logits_processors
 from t2t_lite.ops import gather_rows
 from t2t_lite.parsing.linearize import (
     MARKS_OR_WORDS,
@@ -88,7 +85,7 @@ class TreeConstraint(tf.Module):
 
     def constrain(
         self, texts: tf.Tensor, max_lengths: tf.Tensor
-    ) -> tuple[LogitsProcessor, tf.Tensor]:
+    ) -> tuple[logits_processors.LogitsProcessor, tf.Tensor]:
         """Return a logits processor that allows only trees over the words.
 
         Args:
@@ -129,7 +126,7 @@ class TreeConstraint(tf.Module):
         return tf.strings.strip(trees)
 
 
-class _TreeLogitsProcessor(LogitsProcessor):
+class _TreeLogitsProcessor(logits_processors.LogitsProcessor):
     """Logits processor that masks tokens that cannot lead to a valid tree."""
 
     renormalizes = True
@@ -154,7 +151,7 @@ class _TreeLogitsProcessor(LogitsProcessor):
         # The model's V may be rounded up; the additional ids are masked.
         extra_ids = logits.shape[-1] - len(self.constraint.token_types)
         allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, extra_ids]])
-        return mask_logits(logits, ~allowed), own_state
+        return logits_processors.mask_logits(logits, ~allowed), own_state
 
     def _advance(self, own_state, ids):
         """Return the own state after ids [B, K]; padding has no effect."""

@@ -20,21 +20,16 @@ from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
-from t2t_lite.tokenizers.base import (
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Tokenizer,
-    clean_utf8,
-    to_valid_utf8,
-    write_vocabulary,
-)
+from t2t_lite.tokenizers import base
 
 # A larger corpus is sampled for its vocabulary to limit memory.
 MAX_VOCABULARY_LINES = 1_000_000
 _MIN_COVERAGE = 0.98  # of the trainer
 _CHUNK = 10_000  # characters; the trainer limits the length of lines
-_MIN_SIZE, _MAX_SIZE = UNK_ID + 1, 2**31 - 1  # the trainer's range of sizes
+_MIN_SIZE, _MAX_SIZE = (
+    base.UNK_ID + 1,
+    2**31 - 1,
+)  # the trainer's range of sizes
 # The trainer drops lines with these characters; a space replaces them.
 _RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 
@@ -50,7 +45,7 @@ _WORD_COST = 64
 _SEED_LOCK = threading.Lock()  # SentencePiece has one seed per process
 
 
-class SentencePieceTokenizer(Tokenizer):
+class SentencePieceTokenizer(base.Tokenizer):
     """A SentencePiece vocabulary; `train` makes BPE with byte fallback.
 
     With a model from `train`, `decode_tf(encode_tf(text)) == text` for every
@@ -81,7 +76,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "t2t-lite-datagen creates a new model."
             ) from error
         self._pieces = [piece.decode() for piece in pieces.numpy()]
-        self.unknown_id = None if has_bytes else UNK_ID
+        self.unknown_id = None if has_bytes else base.UNK_ID
         self._words: _WordTable | None = None
 
     def _tokenizer(self):
@@ -93,11 +88,11 @@ class SentencePieceTokenizer(Tokenizer):
         return tf_text.SentencepieceTokenizer(self._model)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._tokenizer().tokenize(clean_utf8(text))
+        return self._tokenizer().tokenize(base.clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
         table = self._word_table()
-        return table.encode([to_valid_utf8(text) for text in texts])
+        return table.encode([base.to_valid_utf8(text) for text in texts])
 
     def _word_table(self):
         if self._words is None:
@@ -138,7 +133,7 @@ class SentencePieceTokenizer(Tokenizer):
                 num_threads=1,
             )
         return [
-            row if UNK_ID in row else np.array(ids, np.int32)
+            row if base.UNK_ID in row else np.array(ids, np.int32)
             for row, ids in zip(rows, sampled, strict=True)
         ]
 
@@ -148,7 +143,9 @@ class SentencePieceTokenizer(Tokenizer):
         Incomplete characters, UNK_ID and ids outside the vocabulary become
         U+FFFD, or the `unk_surface` of a foreign model.
         """
-        return self._tokenizer().detokenize(self._strip_special(ids, UNK_ID))
+        return self._tokenizer().detokenize(
+            self._strip_special(ids, base.UNK_ID)
+        )
 
     @classmethod
     def train(
@@ -178,7 +175,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "the files of the train split."
             )
         model = _train_model(sample, vocab_size, tags, character_coverage)
-        write_vocabulary(path, model)
+        base.write_vocabulary(path, model)
         return cls(path)
 
 
@@ -267,7 +264,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
     generator = random.Random(seed)
     sample, count = [], 0
     for line in lines:
-        line = to_valid_utf8(line).translate(_RESERVED_IN_TRAINING)
+        line = base.to_valid_utf8(line).translate(_RESERVED_IN_TRAINING)
         starts = () if line.isspace() else range(0, len(line), _CHUNK)
         for start in starts:
             count += 1
@@ -308,9 +305,9 @@ def _train_model(
                 model_type="bpe",
                 # Clamped: the trainer's error for other sizes has no limit.
                 vocab_size=min(max(vocab_size, _MIN_SIZE), _MAX_SIZE),
-                pad_id=PAD_ID,
-                eos_id=EOS_ID,
-                unk_id=UNK_ID,
+                pad_id=base.PAD_ID,
+                eos_id=base.EOS_ID,
+                unk_id=base.UNK_ID,
                 bos_id=-1,  # none
                 unk_surface="\ufffd",
                 user_defined_symbols=list(tags),

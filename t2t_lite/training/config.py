@@ -201,10 +201,7 @@ def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def add_evaluation(
-    output_dir: pathlib.Path,
-    step: int,
-    weights: str,
-    report: Mapping[str, Any],
+    output_dir: pathlib.Path, step: int, weights: str, report: Mapping[str, Any]
 ) -> None:
     """Append a report on weights with a checksum, if the run is writable."""
     record = {"step": step, "weights": weights, **report}

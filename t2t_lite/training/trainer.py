@@ -20,15 +20,9 @@ from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import log
-from t2t_lite.training import checkpoints, distribute, memory, signals
+from t2t_lite.training import checkpoints, distribute, logging, memory, signals
 from t2t_lite.training.config import CONFIG, versions
 from t2t_lite.training.evaluation import DevEvaluation
-from t2t_lite.training.logging import (
-    Callbacks,
-    Meter,
-    Totals,
-    TrainingLog,
-)
 from t2t_lite.training.model_card import provenance_of, write_card
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import Job
@@ -48,7 +42,7 @@ _LOCAL_OPTIONS = (
 )
 
 
-def train(job: Job, callbacks: Callbacks = ()) -> Run:
+def train(job: Job, callbacks: logging.Callbacks = ()) -> Run:
     """Generate missing data, create or open the run of a job, and train it.
 
     All workers call this function; only the chief writes files and calls the
@@ -172,7 +166,7 @@ def train_run(
     run: Run,
     options: TrainingOptions,
     strategy: tf.distribute.Strategy | None = None,
-    callbacks: Callbacks = (),
+    callbacks: logging.Callbacks = (),
 ) -> None:
     """Train a run to its last update, from its newest checkpoint.
 
@@ -235,7 +229,7 @@ class Trainer:
         options: TrainingOptions,
         strategy: tf.distribute.Strategy,
         requests: signals.Requests | None = None,
-        callbacks: Callbacks = (),
+        callbacks: logging.Callbacks = (),
     ):
         self.run, self._options, self._strategy = run, options, strategy
         self._requests = requests or signals.Requests(options)
@@ -267,7 +261,7 @@ class Trainer:
         self._ranked = checkpoints.EMA if run.hparams.ema_decay else None
         self.step = self.saved_step = 0
         self.position = [0, 0, 0]
-        self.meter = Meter()
+        self.meter = logging.Meter()
         self._decision_is_wanted = False
         self._batches: Iterator[dict[str, Any]] | None = None
 
@@ -285,8 +279,10 @@ class Trainer:
         state = checkpoints.Reader(path).state
         self.step = self.saved_step = state["step"]
         self.position = state["position"]
-        fields = [field.name for field in dataclasses.fields(Totals)]
-        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
+        fields = [field.name for field in dataclasses.fields(logging.Totals)]
+        self.meter = logging.Meter(
+            logging.Totals(**{key: state.get(key, 0) for key in fields})
+        )
 
     def _restore_newest(self) -> str | None:
         """Restore the newest intact checkpoint and return its name."""
@@ -321,7 +317,7 @@ class Trainer:
         with (
             # Only the metrics of the chief are kept.
             tempfile.TemporaryDirectory() as discarded,
-            TrainingLog(
+            logging.TrainingLog(
                 run.output_dir if self._is_chief else pathlib.Path(discarded),
                 self.step,
                 self._steps,

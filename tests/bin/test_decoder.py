@@ -461,8 +461,7 @@ def test_a_killed_decoder_is_resumed(run_command, file_to_file, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("number", "name"),
-    [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")],
+    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
 )
 def test_a_stream_is_answered_before_it_ends_and_a_signal_is_clean(
     tiny_run, number, name

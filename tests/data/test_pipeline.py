@@ -405,10 +405,7 @@ def multi30k(tmp_path_factory):
 def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
     for max_positions in (2048, 4096):
         report = pipeline.padding_report(
-            *multi30k(name),
-            max_positions=max_positions,
-            max_length=128,
-            seed=0,
+            *multi30k(name), max_positions=max_positions, max_length=128, seed=0
         )
         assert report.share >= 0.95
         assert report.too_long == 0

@@ -11,14 +11,7 @@ import time
 import pytest
 
 from support.places import TESTS
-from support.toy_problem import (
-    COMPLETE,
-    Toy,
-    WithPairs,
-    files_in,
-    make,
-    texts,
-)
+from support.toy_problem import COMPLETE, Toy, WithPairs, files_in, make, texts
 from t2t_lite.corpus.download import RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.data.manifest import Manifest, sha256_of

@@ -136,11 +136,7 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "message"),
-    [
-        (PIECES[:-1], "lacks 9"),
-        ([], "lacks"),
-    ],
+    ("pieces", "message"), [(PIECES[:-1], "lacks 9"), ([], "lacks")]
 )
 def test_another_file_is_refused(pieces, message, tmp_path):
     with pytest.raises(T2TLiteError, match=message):

@@ -9,13 +9,7 @@ import tensorflow as tf
 
 from support.places import TESTS
 from support.rounding import requires_bfloat16
-from support.tiny_run import (
-    VOCAB_SIZE,
-    TinyRun,
-    ToyModel,
-    batch,
-    tiny_hparams,
-)
+from support.tiny_run import VOCAB_SIZE, TinyRun, ToyModel, batch, tiny_hparams
 from support.tiny_training import (
     make_trainer,
     metrics,

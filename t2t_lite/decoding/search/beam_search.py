@@ -15,11 +15,7 @@ from typing import Any
 from keras import ops, tree
 
 from t2t_lite.decoding.search.logits_processors import LogitsProcessor
-from t2t_lite.decoding.search.scores import (
-    NEG_INF,
-    is_possible,
-    length_penalty,
-)
+from t2t_lite.decoding.search.scores import NEG_INF, is_possible, length_penalty
 from t2t_lite.decoding.search.selection import TopK
 from t2t_lite.decoding.search.state import SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp

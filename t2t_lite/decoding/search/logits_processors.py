@@ -143,9 +143,7 @@ class ForcedPrefix(LogitsProcessor):
             mask = ops.logical_or(mask, other.mask(state, vocab_size))
         vocabulary = ops.arange(vocab_size, dtype="int32")
         return ops.where(
-            ops.equal(forced, NO_TOKEN),
-            mask,
-            ops.not_equal(vocabulary, forced),
+            ops.equal(forced, NO_TOKEN), mask, ops.not_equal(vocabulary, forced)
         )
 
 
