@@ -5,8 +5,8 @@ import dataclasses
 import functools
 import itertools
 import logging
-import pathlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, registry
@@ -166,7 +166,7 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
 
 
 def _inspect(
-    args: argparse.Namespace, problem: Problem, data_dir: pathlib.Path
+    args: argparse.Namespace, problem: Problem, data_dir: Path
 ) -> None:
     """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline

@@ -12,10 +12,10 @@ import functools
 import hashlib
 import io
 import itertools
-import pathlib
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
@@ -186,7 +186,7 @@ def _write(
         args.batch_size, args.batch_tokens, flush_early=not sha256
     )
     opened: Any = contextlib.nullcontext((_print, 0))
-    path = pathlib.Path(args.decode_to_file or "")
+    path = Path(args.decode_to_file or "")
     if args.decode_to_file:
         record = {"input": sha256, **resume_key} if sha256 else None
         opened = open_resumable(path, record, args.overwrite, command.note)
@@ -216,7 +216,7 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 
     Both are None for stdin and for pipes.
     """
-    if path in (None, STDIN) or not pathlib.Path(path).is_file():
+    if path in (None, STDIN) or not Path(path).is_file():
         return None, None
     sha256, count = hashlib.sha256(), 0
     with open_compressed(path) as file:

@@ -5,9 +5,9 @@ The exit code is 1 if a check fails.
 
 import argparse
 import functools
-import pathlib
 import shutil
 import tempfile
+from pathlib import Path
 
 import psutil
 
@@ -82,7 +82,7 @@ def _check_devices() -> tuple[bool, str]:
     from t2t_lite.training import distribute
 
     usable = distribute.gpu_names()
-    present = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+    present = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if present > len(usable):
         return False, (
             f"TensorFlow can use {len(usable)} of {present} NVIDIA GPU(s): "
@@ -98,7 +98,7 @@ def _check_memory() -> tuple[bool, str]:
     return free >= _MIN_BYTES, f"{gib(free)} available, 2 required"
 
 
-def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
+def _check_folder(folder: Path) -> tuple[bool, str]:
     """Check that a folder, or its nearest existing parent, can be written."""
     while not folder.exists():
         folder = folder.parent
@@ -107,7 +107,7 @@ def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
     return free >= _MIN_BYTES, f"{folder}: {gib(free)} free, 2 required"
 
 
-def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
+def _check_data(data_dir: Path, problem: Problem) -> tuple[bool, str]:
     from t2t_lite.data.manifest import Manifest, check_data, check_shards
 
     if not Manifest.path(data_dir, problem).exists():
@@ -119,9 +119,7 @@ def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
     return True, f"{pairs:,} pairs; all checksums match"
 
 
-def _check_run(
-    output_dir: pathlib.Path, usr_dir: str | None
-) -> tuple[bool, str]:
+def _check_run(output_dir: Path, usr_dir: str | None) -> tuple[bool, str]:
     """Check that a run opens and that its newest checkpoint is intact."""
     from t2t_lite.training import checkpoints
     from t2t_lite.training.config import CONFIG

@@ -7,10 +7,10 @@ import functools
 import inspect
 import json
 import os
-import pathlib
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from t2t_lite import validators
@@ -126,7 +126,7 @@ def load(
       UsageError: `path` is not a run or an export, or an option requires a run.
       T2TLiteError: the run or the export is incomplete or damaged.
     """
-    folder = pathlib.Path(path).expanduser()
+    folder = Path(path).expanduser()
     version = newest_version(folder)
     if version is None and not (folder / "config.json").is_file():
         raise UsageError(
@@ -166,7 +166,7 @@ def load(
     return LoadedTranslator(name, make_replicas, run)
 
 
-def _load_export(version: pathlib.Path) -> "LoadedTranslator":
+def _load_export(version: Path) -> "LoadedTranslator":
     from t2t_lite.decoding.stream import Replica
 
     if (version / CTRANSLATE2).is_file():
@@ -404,7 +404,7 @@ class _ExportedModel:
     source_encoder: Any = None
     target_encoder: Any = None
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: Path):
         import tensorflow as tf
         import tensorflow_text  # noqa: F401 (registers the ops of vocabularies)
 

@@ -4,9 +4,9 @@ Import this module before `keras_hub.models.Seq2SeqLM.from_preset`, because it
 registers the classes with Keras.
 """
 
-import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import keras
@@ -118,12 +118,12 @@ class T2TTokenizer(keras_hub.tokenizers.Tokenizer):
 
     def save_assets(self, dir_path: PathLike) -> None:
         """Copy the vocabulary to a folder."""
-        path = pathlib.Path(dir_path, _VOCABULARY)
+        path = Path(dir_path, _VOCABULARY)
         shutil.copyfile(self._encoder.path, path)
 
     def load_assets(self, dir_path: PathLike) -> None:
         """Open the vocabulary in a folder."""
-        self._encoder = open_vocabulary(pathlib.Path(dir_path, _VOCABULARY))
+        self._encoder = open_vocabulary(Path(dir_path, _VOCABULARY))
 
     def vocabulary_size(self) -> int:
         return self._encoder.vocab_size

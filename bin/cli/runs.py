@@ -1,7 +1,7 @@
 """Opening of the run and the translators that the flags select."""
 
 import argparse
-import pathlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import plugins, registry
@@ -32,7 +32,7 @@ REQUIRED = {
 }
 
 
-def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
+def find_run(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the config of the run that the flags select.
 
     The folder is `--output_dir`, or the default of `--problem` and `--hparams`.

@@ -8,10 +8,10 @@ must have the same paths on all machines.
 
 import copy
 import dataclasses
-import pathlib
 import pickle
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,7 @@ def _summarize_error(error: Exception, runner: str) -> Exception:
     return RuntimeError(f"{runner} failed: {lines[-1]}")
 
 
-def _not_shared_error(folder: pathlib.Path) -> T2TLiteError:
+def _not_shared_error(folder: Path) -> T2TLiteError:
     return T2TLiteError(
         f"All workers must share `data_dir`; {folder} is not shared. Use a "
         "shared file system."
@@ -122,7 +122,7 @@ def _add_steps(
     pipeline: Any,
     encoder: encode.SplitEncoder,
     job: generate.UnfinishedJob,
-    report: pathlib.Path,
+    report: Path,
 ) -> None:
     """Add the steps of a split; `report` receives the results of workers."""
     raw = copy.copy(job.raw)
@@ -221,7 +221,7 @@ class _Write(_Worker):
 
 
 def _write_report(
-    report: pathlib.Path,
+    report: Path,
     chunks: Iterable[encode.Counts],
     shards: Iterable[tuple[encode.Counts, ShardRecord]],
 ) -> None:

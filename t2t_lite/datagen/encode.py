@@ -10,13 +10,13 @@ import functools
 import itertools
 import multiprocessing
 import os
-import pathlib
 import pickle
 import signal
 import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -227,7 +227,7 @@ def encode_chunks(
     work: Callable[[Mapping[str, Any], Chunk], None],
     chunks: Iterable[Chunk],
     problem: Problem,
-    vocabulary_dir: pathlib.Path,
+    vocabulary_dir: Path,
     processes: int | None,
     report_done: Callable[[int], None],
 ) -> None:
@@ -284,7 +284,7 @@ def encode_chunks(
 def module_folder(problem: Problem) -> str:
     """Return the import folder of a problem's module, for new processes."""
     top = sys.modules[type(problem).__module__.partition(".")[0]]
-    file = pathlib.Path(getattr(top, "__file__", None) or __file__)
+    file = Path(getattr(top, "__file__", None) or __file__)
     return str(file.parent.parent if file.stem == "__init__" else file.parent)
 
 

@@ -12,10 +12,10 @@ FOLDER/model.bin, config.json, *_vocabulary.json   files of CTranslate2
 
 import copy
 import json
-import pathlib
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import ml_dtypes
@@ -101,7 +101,7 @@ def write_ctranslate2(
       T2TLiteError: CTranslate2 is not installed.
     """
     require_runnable(translator)
-    folder = pathlib.Path(folder)
+    folder = Path(folder)
     spec = _build_spec(translator)
     spec.validate()
     # CTranslate2 would need PyTorch to convert weights to bfloat16.
@@ -281,7 +281,7 @@ class CTranslate2Translator:
     constraint: Any = None
 
     def __init__(self, folder: PathLike, searches: int = 1):
-        path = pathlib.Path(folder, _SETTINGS)
+        path = Path(folder, _SETTINGS)
         try:
             settings = json.loads(path.read_text("utf-8"))
             names = settings["vocabularies"]

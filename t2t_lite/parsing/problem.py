@@ -7,10 +7,10 @@ section 6.3; arXiv:1412.7449).
 import collections
 import dataclasses
 import itertools
-import pathlib
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_lite.corpus.download import RawFiles
@@ -186,12 +186,12 @@ class ParsingProblem(Problem):
 
         size = self.settings.vocab_size or self._layout(raw).vocab_size
         SentencePieceTokenizer.train(
-            sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
+            sources(), size, Path(data_dir) / files["inputs"], seed
         )
         labels = {token[1:] for token in tokens if token[0] in "()"}
         ClosedVocabulary.write(
             [*self._declared_tokens(), *sorted({*tokens, *_brackets(labels)})],
-            pathlib.Path(data_dir) / files["targets"],
+            Path(data_dir) / files["targets"],
         )
 
     def check_sources(self, raw: RawFiles) -> None:
@@ -322,7 +322,7 @@ class ParsingProblem(Problem):
         )
 
 
-def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
+def numbered_files(folder: PathLike, stem: str) -> dict[int, Path]:
     """Find the files of a treebank, sorted by number, also in subfolders.
 
     Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
@@ -335,8 +335,8 @@ def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
         rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{suffixes})?",
         re.ASCII | re.IGNORECASE,
     )
-    files: dict[int, pathlib.Path] = {}
-    for path in sorted(pathlib.Path(folder).rglob(f"{stem}*")):
+    files: dict[int, Path] = {}
+    for path in sorted(Path(folder).rglob(f"{stem}*")):
         match = name.fullmatch(path.name)
         if not match or not path.is_file():
             continue
@@ -356,9 +356,7 @@ def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
     return dict(sorted(files.items()))
 
 
-def _select_files(
-    files: Mapping[int, pathlib.Path], numbers: str
-) -> list[pathlib.Path]:
+def _select_files(files: Mapping[int, Path], numbers: str) -> list[Path]:
     """Select files by numbers such as "1-9+12"."""
     selected = {*itertools.chain(*_parse_numbers(numbers))}
     return [path for number, path in files.items() if number in selected]

@@ -4,8 +4,8 @@ import contextlib
 import functools
 import math
 import os
-import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -37,7 +37,7 @@ def export_saved_model(
     weights: Sequence[Checkpoint] = (),
     verified: bool = False,
     note: Callable[[str], None] = lambda text: None,
-) -> pathlib.Path:
+) -> Path:
     """Write a SavedModel to `EXPORT_DIR/<version>/`, complete or not at all.
 
     Args:
@@ -102,7 +102,7 @@ def export_to_engine(
     *,
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
-) -> pathlib.Path:
+) -> Path:
     """Write a model for another engine to `EXPORT_DIR/<version>/`.
 
     The engine is "ctranslate2", "huggingface" (transformers) or "keras_hub".
@@ -114,7 +114,7 @@ def export_to_engine(
       T2TLiteError: a package is not installed, or the folder cannot be written
         or contains another format.
     """
-    write: Callable[[pathlib.Path], None]
+    write: Callable[[Path], None]
     if engine == "ctranslate2":
         require_runnable(translator)
         if translator.constraint is not None:
@@ -148,7 +148,7 @@ def export_to_engine(
 @contextlib.contextmanager
 def _new_version(
     export_dir: str | os.PathLike, mark: str
-) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+) -> Iterator[tuple[Path, Path]]:
     """Yield the folder of a new version and the temporary folder to write.
 
     `mark` is the file that identifies the format.

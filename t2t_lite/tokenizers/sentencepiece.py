@@ -5,12 +5,12 @@ import collections
 import io
 import itertools
 import math
-import pathlib
 import random
 import re
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -295,7 +295,7 @@ def _train_model(
             [" ".join(f"{ord(c):X}" for c in text) for text in rule]
             for rule in _ESCAPES.items()
         ]
-        paths = [pathlib.Path(folder) / name for name in ("to.tsv", "from.tsv")]
+        paths = [Path(folder) / name for name in ("to.tsv", "from.tsv")]
         paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in rules))
         paths[1].write_text("".join(f"{b}\t{a}\n" for a, b in rules))
         try:

@@ -3,11 +3,11 @@
 import contextlib
 import dataclasses
 import math
-import pathlib
 import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -298,7 +298,7 @@ class Trainer:
             return None
         return checkpoints.restore_newest(directory, self._read).path.name
 
-    def _read(self, path: pathlib.Path) -> None:
+    def _read(self, path: Path) -> None:
         checkpoints.restore(path, self.tensors())
         if averages := self._averages():
             checkpoints.restore(path / checkpoints.EMA, averages)
@@ -318,7 +318,7 @@ class Trainer:
             # Only the metrics of the chief are kept.
             tempfile.TemporaryDirectory() as discarded,
             logging.TrainingLog(
-                run.output_dir if self._is_chief else pathlib.Path(discarded),
+                run.output_dir if self._is_chief else Path(discarded),
                 self.step,
                 self._steps,
                 callbacks=self._callbacks,

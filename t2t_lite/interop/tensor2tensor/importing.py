@@ -1,10 +1,10 @@
 """`import_run`: conversion of a tensor2tensor checkpoint to a run."""
 
-import pathlib
 import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,15 +33,15 @@ _TOLERANCE = 1e-4
 def import_run(
     train_dir: TrainDir,
     hparams: HParams,
-    vocabulary: Sequence[pathlib.Path],
-    output_dir: pathlib.Path,
+    vocabulary: Sequence[Path],
+    output_dir: Path,
     problem: Problem,
     *,
     seed: int,
     target_space: int | None = None,
     weights_only: bool = False,
-    verify: pathlib.Path | None = None,
-    data_dir: pathlib.Path | None = None,
+    verify: Path | None = None,
+    data_dir: Path | None = None,
     usr_dir: str | None = None,
 ) -> tuple[Run, list[str]]:
     """Convert a checkpoint to a run for decoding, training and export.
@@ -112,9 +112,9 @@ def import_run(
 
 
 def write_run(
-    output_dir: pathlib.Path,
+    output_dir: Path,
     config: Mapping[str, Any],
-    vocabulary: Sequence[pathlib.Path],
+    vocabulary: Sequence[Path],
     tensors: Mapping[str, Any],
     state: Mapping[str, Any],
 ) -> None:
@@ -156,7 +156,7 @@ def _name(weight: Any) -> str:
     return weight.path.partition("/")[2]
 
 
-def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
+def _compare_logits(model: Transformer, path: Path) -> str:
     """Compare the logits with tensor2tensor's; return a message.
 
     The file contains `inputs` int [B, S], `targets` int [B, T] and `logits`
@@ -187,7 +187,7 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
     return f"the logits of {tokens:,} tokens agree to {difference:.1e}"
 
 
-def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
+def _cases(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield (inputs, targets, logits) of each case in an `.npz` file."""
     try:
         with np.load(path) as arrays:
