@@ -33,6 +33,7 @@ from t2t_lite.tokenizers.tags import check_tag
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
 
+_print = functools.partial(print, flush=True)
 # The first flag of each row conflicts with all others.
 _CONFLICTS = (
     ("score", "tokenize", "jit", "mbr", "token_scores"),
@@ -117,9 +118,8 @@ def _decode(args: argparse.Namespace) -> None:
     args.tokenize = args.tokenize and run.problem.tokenize
     errors: list[str] = []
     with command.line_notes(args.verbose or args.interactive) as note:
-        decode = functools.partial(
-            _decode_lines, translator, args, note, errors
-        )
+        arguments = translator, args, note, errors
+        decode = functools.partial(_decode_lines, *arguments)
         if args.interactive:
             translator("", nbest=args.nbest)  # warm-up
             _run_interactive(decode)
@@ -182,9 +182,7 @@ def _write(
     Progress is not shown if the results go to a terminal.
     """
     total, sha256 = _measure(args.decode_from_file)
-    batching = Batching(
-        args.batch_size, args.batch_tokens, flush_early=not sha256
-    )
+    batching = Batching(args.batch_size, args.batch_tokens, not sha256)
     opened: Any = contextlib.nullcontext((_print, 0))
     path = Path(args.decode_to_file or "")
     if args.decode_to_file:
@@ -207,10 +205,6 @@ def _write(
                 counter.advance(1)
 
 
-def _print(line: str) -> None:
-    print(line, flush=True)
-
-
 def _measure(path: str | None) -> tuple[int | None, str | None]:
     """Return the number of lines of a file, and the SHA-256 of its content.
 
@@ -228,12 +222,8 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 
 def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     """Return all facts that affect the results, and fix `args.checkpoint`."""
-    weights = [
-        weights
-        for _, weights in run.ensemble(
-            args.checkpoint, flags.ensemble_members(args)
-        )
-    ]
+    members = flags.ensemble_members(args)
+    weights = [each for _, each in run.ensemble(args.checkpoint, members)]
     args.checkpoint = str(weights[0].path)
     return {
         "weights": [str(each.path) for each in weights],

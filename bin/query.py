@@ -99,9 +99,8 @@ def query(args: argparse.Namespace) -> None:
             batching=Batching(args.batch_size),
         )
         for number, (_, (result,)) in enumerate(results, 1):
-            result = dataclasses.replace(
-                result, line=number, hypotheses=result.hypotheses[: args.nbest]
-            )
+            best = result.hypotheses[: args.nbest]
+            result = dataclasses.replace(result, line=number, hypotheses=best)
             as_json = args.format == "json"
             text = result.to_json() if as_json else result.to_text(args.nbest)
             file.write(f"{text}\n".encode(errors="backslashreplace"))

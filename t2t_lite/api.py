@@ -20,12 +20,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter, log
-from t2t_lite.serving.versions import (
-    ABOUT,
-    CTRANSLATE2,
-    SAVED_MODEL,
-    newest_version,
-)
+from t2t_lite.serving import versions
 from t2t_lite.tf_setup import require_not_forked, start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
@@ -127,12 +122,12 @@ def load(
       T2TLiteError: the run or the export is incomplete or damaged.
     """
     folder = Path(path).expanduser()
-    version = newest_version(folder)
+    version = versions.newest_version(folder)
     if version is None and not (folder / "config.json").is_file():
         raise UsageError(
             "path must be the folder of a run, with a config.json, or of an "
-            f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
-            f"...; got {path}."
+            f"export, with a {versions.SAVED_MODEL} or {versions.CTRANSLATE2} "
+            f"or versions 1, 2, ...; got {path}."
         )
     given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
     if version and (given or ensemble):
@@ -169,7 +164,7 @@ def load(
 def _load_export(version: Path) -> "LoadedTranslator":
     from t2t_lite.decoding.stream import Replica
 
-    if (version / CTRANSLATE2).is_file():
+    if (version / versions.CTRANSLATE2).is_file():
         from t2t_lite.interop.ctranslate2 import CTranslate2Translator
 
         known: tuple[str, ...] = ("beam_size", "alpha")
@@ -308,11 +303,8 @@ class LoadedTranslator:
                 "batch_tokens is not supported for exports: use batch_size."
             )
         details = None
-        if (
-            token_scores
-            or alignment
-            or (score and engine.target_encoder is not None)
-        ):
+        has_pieces = engine.target_encoder is not None
+        if token_scores or alignment or (score and has_pieces):
             details = self._details(
                 engine, token_scores=token_scores, alignment=alignment
             )
@@ -390,10 +382,8 @@ class LoadedTranslator:
             )
         batching = {"batching": Batching(batch_size, batch_tokens)}
         pairs = map(Pair, texts, others)
-        scores = [
-            result.hypotheses[0]
-            for result in self.stream(pairs, batching, score=True, **options)
-        ]
+        results = self.stream(pairs, batching, score=True, **options)
+        scores = [result.hypotheses[0] for result in results]
         return scores[0] if single else scores
 
 
@@ -412,7 +402,7 @@ class _ExportedModel:
 
         try:
             self._signatures = tf.saved_model.load(str(folder)).signatures
-            about = json.loads((folder / ABOUT).read_text("utf-8"))
+            about = json.loads((folder / versions.ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
             beam_size = about["search"]["beam_size"]
             self.settings = SearchSettings(beam_size=beam_size)

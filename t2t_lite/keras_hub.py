@@ -259,16 +259,14 @@ class T2TSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         with for_xla():
             features = self.backbone.features(inputs)
             memory, mask = model.encode(features["inputs"])
-            step_fn, cache = model.init_decoding(
-                memory, mask, 1, ops.shape(targets)[1]
-            )
+            length = ops.shape(targets)[1]
+            step_fn, cache = model.init_decoding(memory, mask, 1, length)
 
             def predict(targets, cache, index):
                 index = index - 1  # the model does not count the start token
                 ids = ops.take(targets, index, axis=1)[:, None]
-                logits, states, cache = step_fn(
-                    ids, index, cache, return_states=True
-                )
+                outputs = step_fn(ids, index, cache, return_states=True)
+                logits, states, cache = outputs
                 is_padding = ops.arange(logits.shape[-1]) == PAD_ID
                 logits = ops.where(is_padding, NEG_INF, logits[:, 0])
                 return logits, states[:, 0], cache

@@ -83,6 +83,7 @@ def _true(value):
     return True
 
 
+_count = validators.integer(1)
 _no_value = validators.Validator("without a value", _true)
 # In this order: a pair counts under the first filter that drops it.
 _FILTERS: dict[str, tuple[validators.Validator, Callable[..., bool] | None]] = {
@@ -92,11 +93,8 @@ _FILTERS: dict[str, tuple[validators.Validator, Callable[..., bool] | None]] = {
     ),
     "control_characters": (_no_value, _control_characters),
     "identical": (_no_value, lambda _, a, b: a.strip() == b.strip()),
-    "characters": (
-        validators.integer(1),
-        lambda limit, *pair: max(map(len, pair)) > limit,
-    ),
-    "length": (validators.integer(1), _length),
+    "characters": (_count, lambda limit, *pair: max(map(len, pair)) > limit),
+    "length": (_count, _length),
     "length_ratio": (validators.real(at_least=1), _length_ratio),
     DUPLICATES: (_no_value, None),
 }

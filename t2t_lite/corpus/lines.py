@@ -130,17 +130,14 @@ def _decode(path, encoding, newline):
             )
 
     with open_compressed(path) as file:
-        text = io.TextIOWrapper(
-            file, encoding.name, errors=errors, newline=newline
-        )
+        text = io.TextIOWrapper(file, encoding.name, errors, newline)
         try:
             for count, line in enumerate(text if newline else _pieces(text), 1):
                 if count == 1:
                     _check_start(line.encode(UTF_8, "surrogateescape"), path)
                 # `isprintable` is cheaper and sufficient for most lines.
-                is_suspect = not (
-                    is_utf_8 and line.rstrip("\r\n").isprintable()
-                )
+                is_plain = line.rstrip("\r\n").isprintable()
+                is_suspect = not (is_utf_8 and is_plain)
                 is_broken = is_suspect and bool(broken.search(line))
                 if is_broken or (is_suspect and _INVALID.search(line)):
                     num_broken += is_broken

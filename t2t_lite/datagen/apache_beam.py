@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from t2t_lite import files
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.data.manifest import ShardRecord, SplitRecord
+from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.datagen import encode, generate, shuffle
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 
@@ -74,9 +74,8 @@ class BeamGeneration(generate.DataGenerator):
         )
 
     def _pipeline(self) -> Any:
-        options = PipelineOptions(
-            [f"--runner={self.runner}", *self.beam_options]
-        )
+        words = [f"--runner={self.runner}", *self.beam_options]
+        options = PipelineOptions(words)
         name = self.runner.lower().removesuffix("runner")
         if f"{name}runner" in map(str.lower, StandardOptions.LOCAL_RUNNERS):
             # Other runners may have options that only their servers define.
@@ -118,12 +117,7 @@ def _not_shared_error(folder: Path) -> T2TLiteError:
     )
 
 
-def _add_steps(
-    pipeline: Any,
-    encoder: encode.SplitEncoder,
-    job: generate.UnfinishedJob,
-    report: Path,
-) -> None:
+def _add_steps(pipeline, encoder, job, report):
     """Add the steps of a split; `report` receives the results of workers."""
     raw = copy.copy(job.raw)
     raw.progress = False
@@ -220,11 +214,7 @@ class _Write(_Worker):
         yield generate.write_shard(path, self._encoder, index, records)
 
 
-def _write_report(
-    report: Path,
-    chunks: Iterable[encode.Counts],
-    shards: Iterable[tuple[encode.Counts, ShardRecord]],
-) -> None:
+def _write_report(report, chunks, shards):
     """Write the results of all workers for the waiting process."""
     if not report.parent.is_dir():
         raise _not_shared_error(report.parent)

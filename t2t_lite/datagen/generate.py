@@ -132,12 +132,9 @@ class DataGenerator:
             # An unreadable manifest will be replaced.
             with contextlib.suppress(T2TLiteError):
                 seed = Manifest.load(self._folder, self.problem).seed
+        folders = self.raw_dir, self._folder / "downloads" / name
         raw = RawFiles(
-            self.problem.files,
-            self.raw_dir,
-            self._folder / "downloads" / name,
-            self.progress,
-            self.tfds_dir,
+            self.problem.files, *folders, self.progress, self.tfds_dir
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
             raise T2TLiteError(f"`raw_dir`: {raw.raw_dir} is not a folder.")

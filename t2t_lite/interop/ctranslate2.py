@@ -79,7 +79,9 @@ def require_runnable(translator: Translator) -> None:
     ):
         if not is_supported:
             raise UsageError(f"CTranslate2 requires {rule} (got {got}).")
-    _check_options(set(translator.settings.changed()) - {"beam_size", "alpha"})
+    _check_options(
+        translator.settings.changed().keys() - {"beam_size", "alpha"}
+    )
 
 
 def _check_options(options: Iterable[str]) -> None:
@@ -109,10 +111,9 @@ def write_ctranslate2(
     spec.optimize(quantization.replace("bfloat16", "float32"))
     for name, value in spec.variables().items() if is_bfloat16 else ():
         is_alias = isinstance(value, str)
-        if not (
-            is_alias or name.endswith("_scale") or value.dtype != "float32"
-        ):
-            value.array = value.array.astype(ml_dtypes.bfloat16)
+        if is_alias or name.endswith("_scale") or value.dtype != "float32":
+            continue
+        value.array = value.array.astype(ml_dtypes.bfloat16)
     spec.save(str(folder))
     source, target = translator.source_encoder, translator.target_encoder
     for path in {source.path, target.path}:
@@ -293,10 +294,8 @@ class CTranslate2Translator:
             raise T2TLiteError(
                 f"{path} is missing or damaged: export again."
             ) from error
-        encoders = {
-            name: open_vocabulary(path.with_name(name))
-            for name in {source, target}
-        }
+        names = {source, target}
+        encoders = {n: open_vocabulary(path.with_name(n)) for n in names}
         self.source_encoder = encoders[source]
         self.target_encoder = encoders[target].for_targets()
         self._searches = searches

@@ -364,10 +364,9 @@ def write_huggingface(
         "clean_up_tokenization_spaces": False,
     }
     ids = {name: index for index, name in enumerate(names)}
-    for name, content in {
-        **{"config.json": config, _SETTINGS: settings},
-        **{_TOKENIZER: tokenizer, "vocab.json": ids},
-    }.items():
+    contents = {"config.json": config, _SETTINGS: settings}
+    contents |= {_TOKENIZER: tokenizer, "vocab.json": ids}
+    for name, content in contents.items():
         files.write_json(folder / name, content)
     for name in _MODELS:
         content = getattr(encoder, "models", {}).get(name)

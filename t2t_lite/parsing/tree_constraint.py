@@ -16,7 +16,7 @@ from t2t_lite.parsing.linearize import (
     PUNCTUATION,
     PUNCTUATION_TAGS,
 )
-from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.base import EOS_ID, lookup_table
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
 MAX_OPEN_BRACKETS = 100
@@ -51,13 +51,7 @@ class TreeConstraint(tf.Module):
             **{mark: tags[tag] for mark, tag in PUNCTUATION_TAGS.items()},
             **dict.fromkeys(MARKS_OR_WORDS, _WORD_OR_MARK),
         }
-        self._classes = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(classes)),
-                tf.constant(list(classes.values()), tf.int32),
-            ),
-            default_value=_WORD,
-        )
+        self._classes = lookup_table(classes, _WORD)
         special = len(SPECIAL_TOKENS)
         signs = {"(": _OPENING, ")": _CLOSING}
         types = [signs.get(token[0], _LEAF) for token in tokens[special:]]

@@ -4,9 +4,8 @@ import contextlib
 import functools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
@@ -163,13 +162,7 @@ def _new_version(
         ) from error
 
 
-def _describe(
-    translator: Translator,
-    options: ExportOptions,
-    signatures: Mapping[str, Any],
-    run: Run | None,
-    weights: Sequence[Checkpoint],
-) -> dict[str, Any]:
+def _describe(translator, options, signatures, run, weights):
     """Return the description of an export, as JSON values."""
     model = translator.model
     first_model = model.models[0] if isinstance(model, Ensemble) else model
@@ -198,8 +191,6 @@ def _describe(
             "extra_decode_length": translator.extra_decode_length,
         },
         "max_length": translator.max_length,
-        "form": translator.constraint.output_format
-        if translator.constraint
-        else None,
+        "form": getattr(translator.constraint, "output_format", None),
         "signatures": list(signatures),
     }

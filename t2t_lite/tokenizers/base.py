@@ -8,7 +8,7 @@ import bisect
 import hashlib
 import os
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +160,16 @@ def to_valid_utf8(text: str | bytes) -> str:
             return text
         text = text.encode("utf-8", "surrogatepass")
     return text.decode("utf-8", "replace")
+
+
+def lookup_table(
+    values: Mapping[str, str | int], default: str | int
+) -> tf.lookup.StaticHashTable:
+    """Return a table of texts, for graphs; integers become int32."""
+    initializer = tf.lookup.KeyValueTensorInitializer(
+        tf.constant(list(values)), tf.constant(list(values.values()))
+    )
+    return tf.lookup.StaticHashTable(initializer, default)
 
 
 def read_vocabulary(path: PathLike) -> bytes:

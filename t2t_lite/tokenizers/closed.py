@@ -36,12 +36,8 @@ class ClosedVocabulary(base.Tokenizer):
             )
         self._pieces = tuple(tokens)
         self.vocab_size = len(tokens)
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(tokens), tf.range(len(tokens), dtype=tf.int32)
-            ),
-            default_value=base.UNK_ID,
-        )
+        ids = {token: index for index, token in enumerate(tokens)}
+        self._ids = base.lookup_table(ids, base.UNK_ID)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text; UNK_ID for an unknown token."""

@@ -2,6 +2,7 @@
 
 import array
 import collections
+import functools
 import io
 import itertools
 import math
@@ -77,7 +78,6 @@ class SentencePieceTokenizer(base.Tokenizer):
             ) from error
         self._pieces = [piece.decode() for piece in pieces.numpy()]
         self.unknown_id = None if has_bytes else base.UNK_ID
-        self._words: _WordTable | None = None
 
     def _tokenizer(self):
         """Return the tokenizer of TensorFlow Text, created in this graph.
@@ -91,13 +91,12 @@ class SentencePieceTokenizer(base.Tokenizer):
         return self._tokenizer().tokenize(base.clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        table = self._word_table()
+        table = self._word_table
         return table.encode([base.to_valid_utf8(text) for text in texts])
 
+    @functools.cached_property
     def _word_table(self):
-        if self._words is None:
-            self._words = _WordTable(self._model)
-        return self._words
+        return _WordTable(self._model)
 
     def drop_merges(
         self, rows: Sequence[np.ndarray], rate: float, seed: int
@@ -115,7 +114,7 @@ class SentencePieceTokenizer(base.Tokenizer):
         """
         import sentencepiece
 
-        table = self._word_table()
+        table = self._word_table
         if not table.is_bpe:
             raise UsageError(
                 f"bpe_dropout requires a BPE vocabulary (got {self.path})."
@@ -125,13 +124,8 @@ class SentencePieceTokenizer(base.Tokenizer):
         with _SEED_LOCK:
             sentencepiece.set_random_generator_seed(seed)
             # One new thread, because each thread has its own random numbers.
-            sampled = processor.encode(
-                texts,
-                enable_sampling=True,
-                alpha=rate,
-                nbest_size=-1,
-                num_threads=1,
-            )
+            options = {"alpha": rate, "nbest_size": -1, "num_threads": 1}
+            sampled = processor.encode(texts, enable_sampling=True, **options)
         return [
             row if base.UNK_ID in row else np.array(ids, np.int32)
             for row, ids in zip(rows, sampled, strict=True)
@@ -277,9 +271,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
     return sample
 
 
-def _train_model(
-    lines: list[str], vocab_size: int, tags: Sequence[str], coverage: float
-) -> bytes:
+def _train_model(lines, vocab_size, tags, coverage):
     """Train a BPE model and return its bytes, the same for equal arguments."""
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
@@ -346,13 +338,9 @@ def _train_model(
 def _coverages(lines: list[str]) -> dict[str, float]:
     """Return the characters, by frequency, and the fraction of text so far."""
     counts = collections.Counter(itertools.chain.from_iterable(lines))
-    sums = itertools.accumulate(count for _, count in counts.most_common())
-    return {
-        character: covered / counts.total()
-        for (character, _), covered in zip(
-            counts.most_common(), sums, strict=True
-        )
-    }
+    characters, numbers = zip(*counts.most_common(), strict=True)
+    shares = np.cumsum(numbers) / counts.total()
+    return dict(zip(characters, shares.tolist(), strict=True))
 
 
 def _remap_special_ids(model: bytes) -> tuple[bytes, bool]:

@@ -66,12 +66,7 @@ class T2TSubwordTokenizer(base.Tokenizer):
         # Characters of the alphabet, and their escapes in a word.
         escapes = {c: c for c in alphabet if c != "\n"}
         escapes |= {"_": r"\u", "\\": r"\\"}
-        self._escapes = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                list(escapes), list(escapes.values())
-            ),
-            default_value="",
-        )
+        self._escapes = base.lookup_table(escapes, "")
         self._final_ids = None  # ids of the matcher -> ids of the vocabulary
         if escaped_only:
             codes = [f"\\{ord(c)};" for c in escaped_only]

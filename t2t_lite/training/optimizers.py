@@ -223,16 +223,14 @@ class MovingAverage:
     """
 
     def __init__(self, variables: Iterable[tf.Variable], decay: float):
-        self._variables = list(variables)
         self._decay = decay
-        self.averages = [_zeros(v.shape) for v in self._variables]
+        self._pairs = [(_zeros(v.shape), v) for v in variables]
+        self.averages = [average for average, _ in self._pairs]
         self.reset()
 
     def reset(self) -> None:
         """Set the averages to the variables, outside a replica context."""
-        for variable, average in zip(
-            self._variables, self.averages, strict=True
-        ):
+        for average, variable in self._pairs:
             average.assign(variable)
 
     def update(
@@ -242,9 +240,7 @@ class MovingAverage:
         n = tf.cast(read(applied), tf.float32)
         weight = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
         weight = tf.where(finite, weight, 0.0)
-        for variable, average in zip(
-            self._variables, self.averages, strict=True
-        ):
+        for average, variable in self._pairs:
             subtract(average, weight * (read(average) - read(variable)))
 
 

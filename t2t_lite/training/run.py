@@ -133,10 +133,8 @@ class RunData:
         pairs = pipeline.read_pairs(*self._shards, split)
         pairs = itertools.islice(self._with_shard_errors(pairs), lines)
         sources, targets = zip(*pairs, strict=True)
-        return (
-            self._encoders["inputs"].decode(sources),
-            self._encoders["targets"].decode(targets),
-        )
+        inputs, outputs = (self._encoders[x] for x in ("inputs", "targets"))
+        return inputs.decode(sources), outputs.decode(targets)
 
     def attended_lengths(self) -> tuple[float, float]:
         """Return the mean lengths of source and target, or of packed rows."""
@@ -144,10 +142,9 @@ class RunData:
             width = min(self._sizes.values())
             return width, width
         train = self.manifest.splits["train"]
-        return self._problem.swap_if_reversed(
-            train.source_tokens / train.examples,
-            train.target_tokens / train.examples,
-        )
+        totals = train.source_tokens, train.target_tokens
+        means = (total / train.examples for total in totals)
+        return self._problem.swap_if_reversed(*means)
 
     def _with_shard_errors(self, dataset: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of a dataset; a read error names the shard."""
@@ -172,12 +169,10 @@ class RunProgress(NamedTuple):
         """A description of the best checkpoint: "dev_bleu 26.3 at step 900"."""
         if not self.best:
             return ""
-        step, metric, value = (
-            self.best[key] for key in ("step", "metric", "value")
-        )
+        metric, value = self.best["metric"], self.best["value"]
         if metric.startswith("negative_"):
             metric, value = metric.removeprefix("negative_"), -value
-        return f"{metric} {value:.4g} at step {step}"
+        return f"{metric} {value:.4g} at step {self.best['step']}"
 
 
 class Run:
@@ -382,9 +377,8 @@ class Run:
                     f"{run.output_dir} and {self.output_dir} have different "
                     "vocabularies."
                 )
-            found.append(
-                (run, checkpoints.resolve(run.checkpoints_dir, chosen))
-            )
+            weights = checkpoints.resolve(run.checkpoints_dir, chosen)
+            found.append((run, weights))
         return found
 
     def load_ensemble(

@@ -149,17 +149,13 @@ def dry_run(job: Job) -> str:
             "its corpus is there",
         ]
         try:
-            problem.check_sources(
-                RawFiles(
-                    problem.files, options.raw_dir, tfds_dir=options.tfds_dir
-                )
-            )
+            folders = {"raw_dir": options.raw_dir, "tfds_dir": options.tfds_dir}
+            problem.check_sources(RawFiles(problem.files, **folders))
         except T2TLiteError as error:
             lines[1] = str(error)
     seed_everything(_seed_of(job))
-    return "\n".join(
-        [*lines, memory.measure_update(job.hparams, sizes, options)]
-    )
+    lines.append(memory.measure_update(job.hparams, sizes, options))
+    return "\n".join(lines)
 
 
 def train_run(
@@ -500,9 +496,8 @@ class Trainer:
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Return whether the chief's metrics have the evaluation."""
-        return self._all_gather((step, weights) in self._log.metrics.evaluated)[
-            0
-        ]
+        is_evaluated = (step, weights) in self._log.metrics.evaluated
+        return self._all_gather(is_evaluated)[0]
 
     def _average(self) -> None:
         """Evaluate the average of the last checkpoints, unless EMA is used."""

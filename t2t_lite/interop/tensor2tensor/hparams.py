@@ -225,11 +225,7 @@ def hparams_of(
     return HParams(**converted)
 
 
-def _check_supported(
-    values: Mapping[str, Any],
-    supported: Mapping[str, Collection[Any]],
-    fix: str = "",
-) -> None:
+def _check_supported(values, supported, fix=""):
     """Raise UsageError if a value is not supported."""
     for name, known in supported.items():
         if name in values and values[name] not in known:

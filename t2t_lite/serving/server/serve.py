@@ -45,9 +45,8 @@ async def running(
         await web.TCPSite(runner, options.host, options.rest_api_port).start()
         flag = f"`port={options.port}`"
         if options.port:  # the probe reports an error that gRPC does not
-            probe = await asyncio.start_server(
-                print, options.host, options.port
-            )
+            address = options.host, options.port
+            probe = await asyncio.start_server(print, *address)
             probe.close()
         host = f"[{options.host}]" if ":" in options.host else options.host
         port = grpc_server.add_insecure_port(f"{host}:{options.port}")
