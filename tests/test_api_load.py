@@ -59,11 +59,6 @@ def test_batches_replicas_and_compilation_change_no_answer(of_run, tiny_run):
     assert t2t_lite.load(tiny_run, jit=True)(TEXTS) == answers
 
 
-def test_sentences_of_a_text_are_translated_separately(of_run):
-    one, other = of_run(["1 2.", "3."])
-    assert of_run("1 2. 3.", split_sentences=True) == f"{one} {other}".strip()
-
-
 def test_a_run_is_the_decoder_and_names_its_weights(of_run, tiny_run, decode):
     _, out, _ = decode(TEXTS)
     assert out == of_run(TEXTS)

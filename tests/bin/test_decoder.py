@@ -164,17 +164,6 @@ def test_pairs_are_scored_as_text_and_as_json(decode):
     assert (code, refused.keys()) == (1, {"line", "error"})
 
 
-def test_score_of_a_translation_is_the_searchs_own(decode):
-    _, (out,), _ = decode(["1 2 3"], "--format=json")
-    best = json.loads(out)["hypotheses"][0]
-    _, (out,), _ = decode(
-        [f"1 2 3\t{best['text']}"], "--format=json", "--score"
-    )
-    report = json.loads(out)
-    if report["tokens"] == len(best["tokens"]):  # segmented the same way
-        assert report["score"] == approx_score(best["score"])
-
-
 @pytest.mark.slow
 def test_alignments_stand_after_bars(decode):
     flags = ["--alignment=words", "--nbest=2"]
