@@ -45,9 +45,7 @@ _MAX_PAIRS, _MAX_CHARACTERS = 10, 300  # printed by --inspect
 def _add_flags(parser: flags.Parser) -> None:
     names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
     flags.add_settings(parser, TrainingOptions, names)
-    help_text = (
-        "seed of all random numbers (default: the seed of existing data, or 1)"
-    )
+    help_text = "seed of all random numbers (default: existing data's, or 1)"
     flags.add(parser, {"--seed=N": help_text}, integer(0, 2**63 - 1))
     table = {
         "--problem=NAME": "registered problem; NAME_rev has the data of NAME",

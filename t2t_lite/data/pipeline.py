@@ -118,7 +118,7 @@ def training_batches(
         return dataset.skip(tf.ensure_shape(skip, [])).batch(window_size)
 
     order = {"seed": seed, "windows": windows}
-    split = functools.partial(_split_windows, sizes=sizes, **order)
+    options = {"packed": packing, "keep_rows": keep_rows, **order}
     dataset = (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
         .flat_map(read_epoch)
@@ -134,7 +134,7 @@ def training_batches(
         drop = drop_merges(encoders, bpe_dropout, max_length, **order)
         dataset = dataset.map(drop)
     return (
-        dataset.apply(lambda x: split(x, packed=packing, keep_rows=keep_rows))
+        dataset.apply(lambda x: _split_windows(x, sizes, **options))
         .skip(start.batch)
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
@@ -230,7 +230,8 @@ def _split_windows(
     batches; with `keep_rows` the examples are packed rows already. An epoch has
     this number of `windows`; without a seed the order is that of evaluation.
     """
-    plan, shape = functools.partial(bucketing.plan_batches, **sizes), [None] * 2
+    plan: Any = functools.partial(bucketing.plan_batches, **sizes)
+    shape: Any = (None, None)
     if packed:
         plan = functools.partial(
             packing.plan_rows, keep_rows=keep_rows, **sizes
@@ -384,7 +385,7 @@ def eval_batches(
         _read_windows(data_dir, record)
         .map(lambda x: parse_examples(x, problem, record))
         .enumerate()
-        .apply(functools.partial(_split_windows, sizes=sizes))
+        .apply(lambda x: _split_windows(x, sizes))
         .map(lambda batch: {side: batch[side] for side in SIDES})
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)

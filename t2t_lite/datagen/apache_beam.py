@@ -69,9 +69,8 @@ class BeamGeneration(generate.DataGenerator):
             raise RuntimeError(f"{self.runner} ended with the state {state}")
         if not report.exists():
             raise _not_shared_error(job.folder)
-        return generate.make_split_record(
-            encoder, *pickle.loads(report.read_bytes())
-        )
+        chunks, shards = pickle.loads(report.read_bytes())
+        return generate.make_split_record(encoder, chunks, shards)
 
     def _pipeline(self) -> Any:
         words = [f"--runner={self.runner}", *self.beam_options]
@@ -191,9 +190,8 @@ class _Encode(_Worker):
         index, records, counts = self._encoder.encode(self._encoders, element)
         yield beam.pvalue.TaggedOutput("counts", counts)
         count = shuffle.count_shards(pairs)
-        shards = shuffle.shard_of(
-            index["key"], count, self._encoder.is_shuffled
-        )
+        is_shuffled = self._encoder.is_shuffled
+        shards = shuffle.shard_of(index["key"], count, is_shuffled)
         for shard in range(count):
             selected = np.flatnonzero(shards == shard)
             if len(selected) or element.number == 0:  # create empty shards, too

@@ -121,9 +121,8 @@ class SplitEncoder:
     @property
     def filters(self) -> dict[str, Any]:
         """The filters of the split; {} if it is not filtered."""
-        return filters.normalize_filters(
-            self.problem.filters if self.is_shuffled else {}
-        )
+        limits = self.problem.filters if self.is_shuffled else {}
+        return filters.normalize_filters(limits)
 
     def encode(
         self, encoders: Mapping[str, Any], chunk: Chunk
@@ -160,9 +159,7 @@ class SplitEncoder:
         index["bytes"] = [len(record) for record in records]
         return index, records, counts
 
-    def _filter(
-        self, chunk: Chunk, counts: Counts
-    ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
+    def _filter(self, chunk, counts):
         """Return numbers, texts and (for DUPLICATES) hashes of kept pairs."""
         tags = self.problem.source_tags
         drop_reason = filters.make_filter(self.filters, tags)

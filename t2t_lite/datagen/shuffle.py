@@ -77,9 +77,8 @@ def read_shards(
     for shard in range(shards):
         indices = [np.zeros(0, INDEX)]
         records: list[bytes] = []
-        for path, (index_starts, data_starts) in zip(
-            paths, starts, strict=True
-        ):
+        for path, offsets in zip(paths, starts, strict=True):
+            index_starts, data_starts = offsets
             with open(path, "rb") as file:
                 file.seek(index_starts[shard])
                 count = index_starts[shard + 1] - index_starts[shard]
@@ -90,9 +89,7 @@ def read_shards(
         yield np.concatenate(indices), records
 
 
-def _find_shards(
-    path: Path, shards: int, is_shuffled: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _find_shards(path, shards, is_shuffled):
     """Return the byte offsets of the shards in the index and in the records."""
     with open(path, "rb") as file:
         count, _ = json.loads(file.readline())

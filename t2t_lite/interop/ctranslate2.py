@@ -14,7 +14,7 @@ import copy
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -66,14 +66,12 @@ def require_runnable(translator: Translator) -> None:
     attention = translator.single_model.decoder_layers[0].self_attention
     window, encoding = hparams.attention_window, hparams.position_encoding
     is_relative = hparams.max_relative_position is not None
+    is_known = not is_relative or encoding == "none"
+    known = "position_encoding=none with max_relative_position"
     depths = attention.key_depth, attention.value_depth
     for is_supported, rule, got in (
         (window is None, "attention_window=none", window),
-        (
-            not is_relative or encoding == "none",
-            "position_encoding=none with max_relative_position",
-            encoding,
-        ),
+        (is_known, known, encoding),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
@@ -422,9 +420,7 @@ class CTranslate2Translator:
             found[row] = self._sort_by_score(result)
         return found
 
-    def _translate(
-        self, sources: Sequence[list[str]], max_length: int
-    ) -> list[Any]:
+    def _translate(self, sources, max_length):
         beam_size = self.settings.beam_size
         finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
         return self._engine.translate_batch(
@@ -444,9 +440,8 @@ class CTranslate2Translator:
     def _sort_by_score(self, result: Any) -> list[_Hypothesis]:
         """Sort hypotheses by our score; hypotheses without EOS come last."""
         found = []
-        for names, log_prob in zip(
-            result.hypotheses, result.scores, strict=True
-        ):
+        pairs = zip(result.hypotheses, result.scores, strict=True)
+        for names, log_prob in pairs:
             # The name of an id beyond the vocabulary is the id.
             ids = [int(self._target_ids.get(name, name)) for name in names]
             penalty = length_penalty(len(ids), self.settings.alpha)

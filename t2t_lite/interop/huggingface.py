@@ -212,9 +212,7 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
     return {name: x.astype(np.float32) for name, x in tensors.items()}
 
 
-def _order_of_ids(
-    ids: Mapping[str, int], settings: Mapping[str, Any]
-) -> list[int]:
+def _order_of_ids(ids, settings):
     """Return the model's id of each id of the run; without `_START`."""
     special = [ids[token] for token in SPECIAL_TOKENS]
     start = settings["decoder_start_token_id"]
@@ -369,8 +367,8 @@ def write_huggingface(
     for name, content in contents.items():
         files.write_json(folder / name, content)
     for name in _MODELS:
-        content = getattr(encoder, "models", {}).get(name)
-        write_vocabulary(folder / name, content or encoder.path.read_bytes())
+        spm = getattr(encoder, "models", {}).get(name)
+        write_vocabulary(folder / name, spm or encoder.path.read_bytes())
     tensors, metadata = _tensors_of(model), {"format": "pt"}
     safetensors.save_file(tensors, folder / _FILES[0], metadata)
 

@@ -245,9 +245,8 @@ class ParsingProblem(Problem):
         from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
         scores, repairs = [], []
-        for source, reference, output in zip(
-            sources, references, outputs, strict=True
-        ):
+        sentences = zip(sources, references, outputs, strict=True)
+        for source, reference, output in sentences:
             words = _words(source)
             gold, _ = delinearize(reference.split(), words)
             test, counts = delinearize(output.split(), words, correct_tags=True)

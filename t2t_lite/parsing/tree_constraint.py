@@ -91,9 +91,8 @@ class TreeConstraint(tf.Module):
           for texts without words.
         """
         words = tf.strings.split(texts)
-        classes = words.with_flat_values(
-            self._classes.lookup(words.flat_values)
-        )
+        flat = self._classes.lookup(words.flat_values)
+        classes = words.with_flat_values(flat)
         counts = tf.cast(words.row_lengths(), tf.int32)
         max_lengths = tf.maximum(max_lengths, counts + _MIN_OTHER_TOKENS)
         max_lengths = tf.where(counts > 0, max_lengths, 0)
@@ -188,10 +187,8 @@ class _TreeLogitsProcessor(logits_processors.LogitsProcessor):
             self.constraint.token_types == _CLOSING
         )
         last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
-        classes = gather_rows(
-            state.select_rows(self.word_classes),
-            tf.clip_by_value(leaves, 0, last),
-        )
+        classes = state.select_rows(self.word_classes)
+        classes = gather_rows(classes, tf.clip_by_value(leaves, 0, last))
         leaf = tf.gather(self.constraint.leaves, classes)  # [B, K] -> [B, K, V]
         may_take = is_open & (left > 0)
         may_end = (depth < 1) & (left < 1)

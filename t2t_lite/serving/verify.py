@@ -82,9 +82,8 @@ def verify(
     model's computations. All numbers in outputs must be finite.
     """
     # A crash leaves files only inside the unfinished export.
-    with tempfile.TemporaryDirectory(
-        prefix=".verify.", dir=saved_model
-    ) as name:
+    hidden = tempfile.TemporaryDirectory(prefix=".verify.", dir=saved_model)
+    with hidden as name:
         folder = Path(name)
         (folder / "requests.json").write_text(json.dumps(requests), "utf-8")
         done = subprocess.run(

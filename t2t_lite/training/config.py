@@ -134,9 +134,8 @@ def read_config(output_dir: Path) -> dict[str, Any]:
         texts = *files.values(), *config.get("freeze", ())
         if not all(isinstance(text, str) for text in texts):
             raise UsageError("vocabulary and freeze must hold text")
-        if len(files) not in (1, 2) or set(files) - set(
-            map(os.path.basename, files)
-        ):
+        names = {*map(os.path.basename, files)}
+        if len(files) not in (1, 2) or set(files) - names:
             raise UsageError("vocabulary must name one or two files")
         HParams.from_dict(config["hparams"])
     except (FileNotFoundError, NotADirectoryError) as error:

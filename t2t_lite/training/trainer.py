@@ -149,8 +149,9 @@ def dry_run(job: Job) -> str:
             "its corpus is there",
         ]
         try:
-            folders = {"raw_dir": options.raw_dir, "tfds_dir": options.tfds_dir}
-            problem.check_sources(RawFiles(problem.files, **folders))
+            raw_dir, tfds_dir = options.raw_dir, options.tfds_dir
+            raw = RawFiles(problem.files, raw_dir, tfds_dir=tfds_dir)
+            problem.check_sources(raw)
         except T2TLiteError as error:
             lines[1] = str(error)
     seed_everything(_seed_of(job))
@@ -276,9 +277,8 @@ class Trainer:
         self.step = self.saved_step = state["step"]
         self.position = state["position"]
         fields = [field.name for field in dataclasses.fields(logging.Totals)]
-        self.meter = logging.Meter(
-            logging.Totals(**{key: state.get(key, 0) for key in fields})
-        )
+        totals = {key: state.get(key, 0) for key in fields}
+        self.meter = logging.Meter(logging.Totals(**totals))
 
     def _restore_newest(self) -> str | None:
         """Restore the newest intact checkpoint and return its name."""
@@ -302,14 +302,9 @@ class Trainer:
     def train(self) -> None:
         """Train to the last update or early stopping, evaluate and average."""
         run, requests = self.run, self._requests
-        self._dev = DevEvaluation(
-            run,
-            self.model,
-            self._options.best_metric,
-            self._worker,
-            self._workers,
-            self._check,
-        )
+        metric = self._options.best_metric
+        shard = self._worker, self._workers, self._check
+        self._dev = DevEvaluation(run, self.model, metric, *shard)
         with (
             # Only the metrics of the chief are kept.
             tempfile.TemporaryDirectory() as discarded,
@@ -327,9 +322,8 @@ class Trainer:
                 requests.save_seconds = 12 * self.model.count_params() / 100e6
                 requests.heartbeat()
                 if self.step < self._steps:
-                    memory.try_largest_batch(
-                        self.updater, self._log.show_status
-                    )
+                    show = self._log.show_status
+                    memory.try_largest_batch(self.updater, show)
                 if self.step:
                     self._log.note(
                         f"Resuming from update {self.step} in {run.output_dir}"

@@ -73,15 +73,8 @@ def test_truncated_lines_are_noted_in_order_and_not_all(decode):
 def test_every_way_in_gives_the_same_answers(
     run_command, tiny_run, stdin, tmp_path, flags
 ):
-    lines = [
-        "1 2",
-        "",
-        " \t",
-        "7\t8",
-        "é\u2028\u202e3",
-        "\N{DOG FACE} 4",
-        "5 " * 90,
-    ]
+    lines = ["1 2", "", " \t", "7\t8", "5 " * 90]
+    lines += ["é\u2028\u202e3", "\N{DOG FACE} 4"]
     flags = [f"--output_dir={tiny_run}", *flags]
     source, target = write(tmp_path / "in", lines), tmp_path / "out"
     packed = tmp_path / "in.gz"

@@ -113,10 +113,7 @@ def test_97_percent_of_the_positions_are_real_at_lengths_of_news():
 def test_features_have_the_names_of_tensor2tensor():
     assert packing.feature_names(False) == ["inputs", "targets"]
     assert set(packing.feature_names(True)) == {
-        "inputs",
-        "inputs_segmentation",
-        "inputs_position",
-        "targets",
-        "targets_segmentation",
-        "targets_position",
+        f"{side}{suffix}"
+        for side in ("inputs", "targets")
+        for suffix in ("", "_segmentation", "_position")
     }

@@ -57,14 +57,8 @@ def test_a_split_has_a_shard_for_so_many_pairs(tmp_path, monkeypatch):
 
 
 def test_pairs_with_an_empty_side_are_dropped_and_counted(tmp_path):
-    pairs = [
-        ("a", "b"),
-        ("", "x"),
-        ("y", " \t"),
-        ("c", "d"),
-        ("\u3000\u200b", ""),
-    ]
-    pairs += [("", str(i)) for i in range(5)]
+    pairs = [("a", "b"), ("", "x"), ("y", " \t"), ("c", "d")]
+    pairs += [("\u3000\u200b", ""), *(("", str(i)) for i in range(5))]
     manifest = make(WithPairs(pairs), tmp_path)
     record = manifest.splits["train"]
     assert record.examples == 2

@@ -153,16 +153,7 @@ TMX = (
     b'<?xml version="1.0" encoding="utf-8"?>\n<tmx><body>\n%s</body></tmx>'
     % (UNIT % (b"xx", TARGET) + UNIT % (b"xx", b"") + UNIT % (b"zz", TARGET))
 )
-XML = (
-    b"&#11;",
-    b"&a;",
-    b"<",
-    b"<!--",
-    b"<![CDATA[",
-    b"<seg>",
-    b"</tu>",
-    b"&#x",
-)
+XML = b"&#11; &a; < <!-- <![CDATA[ <seg> </tu> &#x".split()
 OTHERS = (TMX.replace(b"utf-8", b"latin-1"), TMX.decode().encode("utf-16"))
 
 

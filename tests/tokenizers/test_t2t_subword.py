@@ -12,20 +12,8 @@ from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer
 
 RECORDED = SHARED_DATA / "t2t"
 ESCAPES = list("\\_u;0123456789")
-PIECES = [
-    "<pad>_",
-    "<EOS>_",
-    "men_",
-    "Two_",
-    "Tw",
-    "T",
-    "w",
-    "o",
-    " ",
-    ". ",
-    ".",
-]
-PIECES += ["a", "b", "ab", "abc", "bc_", "c", "ö", *ESCAPES]
+PIECES = ["<pad>_", "<EOS>_", "men_", "Two_", "Tw", "T", "w", "o", " "]
+PIECES += [". ", ".", "a", "b", "ab", "abc", "bc_", "c", "ö", *ESCAPES]
 
 
 def write(path, pieces, quote="'"):

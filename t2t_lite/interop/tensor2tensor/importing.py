@@ -143,9 +143,8 @@ def _import_adam(updater, model, slots, updates):
     if not isinstance(adam, Adam) or not slots:
         return "a fresh optimizer, because the checkpoint has no state of Adam"
     for key, values in zip(("mean", "square"), slots, strict=True):
-        for weight, state in zip(
-            model.trainable_variables, adam.state, strict=True
-        ):
+        states = zip(model.trainable_variables, adam.state, strict=True)
+        for weight, state in states:
             state[key].assign(values[_name(weight)])
     adam.applied.assign(updates)
     return "Adam's state"

@@ -132,9 +132,7 @@ def _read_split(paths: Sequence[Path], sizes: Sequence[int]) -> SplitRecord:
     )
 
 
-def _measure(
-    features: Sequence[tf.RaggedTensor], vocab_size: int, is_packed: bool
-) -> np.ndarray:
+def _measure(features, vocab_size, is_packed):
     """Return the lengths of the texts; raise ValueError for an invalid text."""
     texts, *others = features
     splits = texts.row_splits if is_packed else texts.row_splits * 0
