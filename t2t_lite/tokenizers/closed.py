@@ -59,9 +59,8 @@ class ClosedVocabulary(base.Tokenizer):
         rows = super().encode(texts)
         for text, ids in zip(texts, rows, strict=True):
             if base.UNK_ID in ids:
-                token = base.to_valid_utf8(text).split()[
-                    ids.tolist().index(base.UNK_ID)
-                ]
+                index = ids.tolist().index(base.UNK_ID)
+                token = base.to_valid_utf8(text).split()[index]
                 raise T2TLiteError(
                     f"Every token must be in {self.path.name}; got {token!r} "
                     f"in {text[:100]!r}. Correct the token, or add it to the "

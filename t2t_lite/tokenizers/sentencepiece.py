@@ -27,10 +27,8 @@ from t2t_lite.tokenizers import base
 MAX_VOCABULARY_LINES = 1_000_000
 _MIN_COVERAGE = 0.98  # of the trainer
 _CHUNK = 10_000  # characters; the trainer limits the length of lines
-_MIN_SIZE, _MAX_SIZE = (
-    base.UNK_ID + 1,
-    2**31 - 1,
-)  # the trainer's range of sizes
+# The trainer's range of sizes.
+_MIN_SIZE, _MAX_SIZE = base.UNK_ID + 1, 2**31 - 1
 # The trainer drops lines with these characters; a space replaces them.
 _RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 
@@ -137,9 +135,8 @@ class SentencePieceTokenizer(base.Tokenizer):
         Incomplete characters, UNK_ID and ids outside the vocabulary become
         U+FFFD, or the `unk_surface` of a foreign model.
         """
-        return self._tokenizer().detokenize(
-            self._strip_special(ids, base.UNK_ID)
-        )
+        ids = self._strip_special(ids, base.UNK_ID)
+        return self._tokenizer().detokenize(ids)
 
     @classmethod
     def train(
