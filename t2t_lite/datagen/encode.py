@@ -159,7 +159,7 @@ class SplitEncoder:
         index["bytes"] = [len(record) for record in records]
         return index, records, counts
 
-    def _filter(self, chunk, counts):
+    def _filter(self, chunk: Chunk, counts: Counts) -> tuple[list, list, list]:
         """Return numbers, texts and (for DUPLICATES) hashes of kept pairs."""
         tags = self.problem.source_tags
         drop_reason = filters.make_filter(self.filters, tags)
