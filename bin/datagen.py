@@ -5,8 +5,8 @@ import dataclasses
 import functools
 import itertools
 import logging
-import pathlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from t2t_lite import plugins, registry
@@ -45,9 +45,7 @@ _MAX_PAIRS, _MAX_CHARACTERS = 10, 300  # printed by --inspect
 def _add_flags(parser: flags.Parser) -> None:
     names = ("data_dir", "raw_dir", "tfds_dir", "problem_options", "usr_dir")
     flags.add_settings(parser, TrainingOptions, names)
-    help_text = (
-        "seed of all random numbers (default: the seed of existing data, or 1)"
-    )
+    help_text = "seed of all random numbers (default: existing data's, or 1)"
     flags.add(parser, {"--seed=N": help_text}, integer(0, 2**63 - 1))
     table = {
         "--problem=NAME": "registered problem; NAME_rev has the data of NAME",
@@ -166,7 +164,7 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
 
 
 def _inspect(
-    args: argparse.Namespace, problem: Problem, data_dir: pathlib.Path
+    args: argparse.Namespace, problem: Problem, data_dir: Path
 ) -> None:
     """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline

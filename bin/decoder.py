@@ -12,10 +12,10 @@ import functools
 import hashlib
 import io
 import itertools
-import pathlib
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import t2t_lite
@@ -33,6 +33,7 @@ from t2t_lite.tokenizers.tags import check_tag
 if TYPE_CHECKING:
     from t2t_lite.training.run import Run
 
+_print = functools.partial(print, flush=True)
 # The first flag of each row conflicts with all others.
 _CONFLICTS = (
     ("score", "tokenize", "jit", "mbr", "token_scores"),
@@ -40,9 +41,7 @@ _CONFLICTS = (
     ("split_sentences", "tokenize", "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
 )
-_REQUIRED = runs.REQUIRED | {
-    "token_scores": "format=json",
-}
+_REQUIRED = runs.REQUIRED | {"token_scores": "format=json"}
 _STREAM_OPTIONS = (
     *("score", "nbest", "mbr", "split_sentences"),
     *("token_scores", "alignment"),
@@ -119,9 +118,8 @@ def _decode(args: argparse.Namespace) -> None:
     args.tokenize = args.tokenize and run.problem.tokenize
     errors: list[str] = []
     with command.line_notes(args.verbose or args.interactive) as note:
-        decode = functools.partial(
-            _decode_lines, translator, args, note, errors
-        )
+        arguments = translator, args, note, errors
+        decode = functools.partial(_decode_lines, *arguments)
         if args.interactive:
             translator("", nbest=args.nbest)  # warm-up
             _run_interactive(decode)
@@ -184,11 +182,9 @@ def _write(
     Progress is not shown if the results go to a terminal.
     """
     total, sha256 = _measure(args.decode_from_file)
-    batching = Batching(
-        args.batch_size, args.batch_tokens, flush_early=not sha256
-    )
+    batching = Batching(args.batch_size, args.batch_tokens, not sha256)
     opened: Any = contextlib.nullcontext((_print, 0))
-    path = pathlib.Path(args.decode_to_file or "")
+    path = Path(args.decode_to_file or "")
     if args.decode_to_file:
         record = {"input": sha256, **resume_key} if sha256 else None
         opened = open_resumable(path, record, args.overwrite, command.note)
@@ -209,16 +205,12 @@ def _write(
                 counter.advance(1)
 
 
-def _print(line: str) -> None:
-    print(line, flush=True)
-
-
 def _measure(path: str | None) -> tuple[int | None, str | None]:
     """Return the number of lines of a file, and the SHA-256 of its content.
 
     Both are None for stdin and for pipes.
     """
-    if path in (None, STDIN) or not pathlib.Path(path).is_file():
+    if path in (None, STDIN) or not Path(path).is_file():
         return None, None
     sha256, count = hashlib.sha256(), 0
     with open_compressed(path) as file:
@@ -230,12 +222,8 @@ def _measure(path: str | None) -> tuple[int | None, str | None]:
 
 def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
     """Return all facts that affect the results, and fix `args.checkpoint`."""
-    weights = [
-        weights
-        for _, weights in run.ensemble(
-            args.checkpoint, flags.ensemble_members(args)
-        )
-    ]
+    members = flags.ensemble_members(args)
+    weights = [each for _, each in run.ensemble(args.checkpoint, members)]
     args.checkpoint = str(weights[0].path)
     return {
         "weights": [str(each.path) for each in weights],

@@ -5,9 +5,9 @@ The exit code is 1 if a check fails.
 
 import argparse
 import functools
-import pathlib
 import shutil
 import tempfile
+from pathlib import Path
 
 import psutil
 
@@ -19,12 +19,8 @@ from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.problem import Problem
 from t2t_lite.progress import gib
 from t2t_lite.tf_setup import num_cpus, start_tensorflow
+from t2t_lite.training import options
 from t2t_lite.training.config import find_config
-from t2t_lite.training.options import (
-    DATA_DIR,
-    TrainingOptions,
-    default_output_dir,
-)
 from t2t_lite.training.problem_choice import choose_problem
 
 _MIN_BYTES = 2 << 30  # of memory and of disk space, for a small training run
@@ -40,7 +36,7 @@ def _add_flags(parser: flags.Parser) -> None:
         "--output_dir=DIR": "folder to check, with its run",
     }
     flags.add(parser, table)
-    flags.add_settings(parser, TrainingOptions, ["data_dir", "usr_dir"])
+    flags.add_settings(parser, options.TrainingOptions, ["data_dir", "usr_dir"])
     flags.add_json(parser)
 
 
@@ -48,11 +44,11 @@ def _run_checks(args: argparse.Namespace) -> None:
     """Run all checks and print their results, the most basic check first."""
     plugins.load_plugins(args.usr_dir)
     output_dir = flags.folder(args.output_dir)
-    data_dir = args.data_dir or flags.folder(DATA_DIR)
+    data_dir = args.data_dir or flags.folder(options.DATA_DIR)
     if args.hparams:
         registry.hparams(args.hparams)  # raises an error for unknown names
     if args.problem and args.hparams and not output_dir:
-        output_dir = default_output_dir(args.problem, args.hparams)
+        output_dir = options.default_output_dir(args.problem, args.hparams)
     checks = {"devices": _check_devices, "memory": _check_memory}
     if args.problem:
         config = find_config(output_dir) if output_dir else None
@@ -86,7 +82,7 @@ def _check_devices() -> tuple[bool, str]:
     from t2t_lite.training import distribute
 
     usable = distribute.gpu_names()
-    present = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+    present = len(list(Path("/dev").glob("nvidia[0-9]*")))
     if present > len(usable):
         return False, (
             f"TensorFlow can use {len(usable)} of {present} NVIDIA GPU(s): "
@@ -102,7 +98,7 @@ def _check_memory() -> tuple[bool, str]:
     return free >= _MIN_BYTES, f"{gib(free)} available, 2 required"
 
 
-def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
+def _check_folder(folder: Path) -> tuple[bool, str]:
     """Check that a folder, or its nearest existing parent, can be written."""
     while not folder.exists():
         folder = folder.parent
@@ -111,7 +107,7 @@ def _check_folder(folder: pathlib.Path) -> tuple[bool, str]:
     return free >= _MIN_BYTES, f"{folder}: {gib(free)} free, 2 required"
 
 
-def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
+def _check_data(data_dir: Path, problem: Problem) -> tuple[bool, str]:
     from t2t_lite.data.manifest import Manifest, check_data, check_shards
 
     if not Manifest.path(data_dir, problem).exists():
@@ -123,9 +119,7 @@ def _check_data(data_dir: pathlib.Path, problem: Problem) -> tuple[bool, str]:
     return True, f"{pairs:,} pairs; all checksums match"
 
 
-def _check_run(
-    output_dir: pathlib.Path, usr_dir: str | None
-) -> tuple[bool, str]:
+def _check_run(output_dir: Path, usr_dir: str | None) -> tuple[bool, str]:
     """Check that a run opens and that its newest checkpoint is intact."""
     from t2t_lite.training import checkpoints
     from t2t_lite.training.config import CONFIG

@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 from t2t_lite.bin.cli import command, flags, runs
@@ -46,27 +47,25 @@ def evaluate(args: argparse.Namespace) -> None:
     weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
     args.checkpoint = str(weights.path)  # a running trainer may add newer ones
     replicas = runs.make_replicas(run, args)
-    command.note(f"Translating {len(sources)} sentences of {args.split}.")
+    command.note(f"Translating {count} sentences of {args.split}.")
     from t2t_lite.decoding.stream import translate_lines
     from t2t_lite.training.model_card import write_card
 
-    hypotheses: list[str] = []
+    batching = Batching(args.batch_size, args.batch_tokens)
 
-    def translate() -> None:
-        batching = Batching(args.batch_size, args.batch_tokens)
+    def translate() -> Iterator[str]:
         with (
             command.line_notes(args.verbose) as note,
-            Counter("translating", "sentences", total=len(sources)) as counter,
+            Counter("translating", "sentences", total=count) as counter,
         ):
-            for result in translate_lines(
-                replicas, sources, batching=batching, note=note
-            ):
-                hypotheses.append(result.hypotheses[0].text)
+            options: Any = {"batching": batching, "note": note}
+            for result in translate_lines(replicas, sources, **options):
+                yield result.hypotheses[0].text
                 counter.advance(1)
 
-    command.interruptible(translate, signal.SIGINT)
+    outputs = command.interruptible(lambda: [*translate()], signal.SIGINT)
     report = run.problem.evaluate(
-        sources, given or references, hypotheses, **scoring
+        sources, given or references, outputs, **scoring
     )
     translator = replicas[0].translator
     report |= {

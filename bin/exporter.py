@@ -9,6 +9,7 @@ An export for Hugging Face's transformers is a MarianMT model.
 import argparse
 import dataclasses
 import os
+from typing import Any
 
 from t2t_lite.bin.cli import command, flags, runs
 from t2t_lite.bin.cli.command import Command
@@ -70,24 +71,19 @@ def export(args: argparse.Namespace) -> None:
 
     name = "export" if args.format == "saved_model" else args.format
     export_dir = flags.folder(args.export_dir) or run.output_dir / name
+    origin: Any = {"run": run, "weights": weights}
     if args.format != "saved_model":
         newest = export.export_to_engine(
-            translator,
-            export_dir,
-            args.format,
-            quantization,
-            run=run,
-            weights=weights,
+            translator, export_dir, args.format, quantization, **origin
         )
     else:
         newest = export.export_saved_model(
             translator,
             export_dir,
-            run=run,
-            weights=weights,
+            ExportOptions(**{"warmup": _WARMUP, **given}),
             verified=not args.noverify,
-            options=ExportOptions(**{"warmup": _WARMUP, **given}),
             note=command.note,
+            **origin,
         )
         if args.verbose:
             ops = ", ".join(verify.check_servable(newest))

@@ -5,7 +5,7 @@ decoding, training and export.
 """
 
 import argparse
-import pathlib
+from pathlib import Path
 from typing import Any
 
 from t2t_lite import plugins, registry
@@ -125,9 +125,7 @@ def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
 
 
 def _problem(
-    train_dir: TrainDir,
-    args: argparse.Namespace,
-    vocabulary: list[pathlib.Path],
+    train_dir: TrainDir, args: argparse.Namespace, vocabulary: list[Path]
 ) -> Problem:
     """Return the problem, or the problem `text` for an unknown name."""
     name = args.problem or train_dir.flags.get("problem", "")

@@ -7,8 +7,8 @@ exit code to 1. The command requires t2t-lite[serve].
 import argparse
 import contextlib
 import dataclasses
-import pathlib
 import sys
+from pathlib import Path
 from typing import Any
 
 from t2t_lite import files
@@ -83,7 +83,7 @@ def query(args: argparse.Namespace) -> None:
     errors = 0
     opened: Any = contextlib.nullcontext(sys.stdout.buffer)
     if args.decode_to_file:
-        opened = files.write_file(pathlib.Path(args.decode_to_file))
+        opened = files.write_file(Path(args.decode_to_file))
     lines = io_paths.open_lines(args.decode_from_file)
     with (
         opened as file,
@@ -99,9 +99,8 @@ def query(args: argparse.Namespace) -> None:
             batching=Batching(args.batch_size),
         )
         for number, (_, (result,)) in enumerate(results, 1):
-            result = dataclasses.replace(
-                result, line=number, hypotheses=result.hypotheses[: args.nbest]
-            )
+            best = result.hypotheses[: args.nbest]
+            result = dataclasses.replace(result, line=number, hypotheses=best)
             as_json = args.format == "json"
             text = result.to_json() if as_json else result.to_text(args.nbest)
             file.write(f"{text}\n".encode(errors="backslashreplace"))

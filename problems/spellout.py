@@ -57,20 +57,14 @@ class _Spellout(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         del raw  # The text is generated.
-        pairs = _pairs(self.target_language)
-        held_out = _DEV_PAIRS + _TEST_PAIRS
-        return iter(
-            {
-                "test": pairs[:_TEST_PAIRS],
-                "dev": pairs[_TEST_PAIRS:held_out],
-                "train": pairs[held_out:],
-            }[split]
-        )
+        sizes = {"test": _TEST_PAIRS, "dev": _DEV_PAIRS, "train": None}
+        pairs = iter(_pairs(self.target_language))
+        parts = {k: [*itertools.islice(pairs, n)] for k, n in sizes.items()}
+        return iter(parts[split])
 
     def definition(self) -> dict[str, Any]:
-        return super().definition() | {
-            "num2words": metadata.version("num2words")
-        }
+        version = metadata.version("num2words")
+        return super().definition() | {"num2words": version}
 
 
 @register_problem("spellout_ende")

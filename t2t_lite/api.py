@@ -7,35 +7,23 @@ import functools
 import inspect
 import json
 import os
-import pathlib
 import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from t2t_lite import validators
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter, log
-from t2t_lite.serving.versions import (
-    ABOUT,
-    CTRANSLATE2,
-    SAVED_MODEL,
-    newest_version,
-)
+from t2t_lite.serving import versions
 from t2t_lite.tf_setup import require_not_forked, start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
-from t2t_lite.validators import (
-    check,
-    describe,
-    integer,
-    one_of,
-    optional,
-    require_known,
-)
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.results import Result
@@ -76,7 +64,7 @@ def train(
       Interrupted: a signal stopped training; the run is saved.
       T2TLiteError: training failed; the message contains the fix.
     """
-    require_known(options, TrainingOptions, "train")
+    validators.require_known(options, TrainingOptions, "train")
     job = choose_job(problem, hparams, output_dir, TrainingOptions(**options))
     if "tensorflow" not in sys.modules:
         log("Starting TensorFlow.")
@@ -89,7 +77,7 @@ def train(
 
 
 train.__doc__ = (inspect.getdoc(train) or "").replace(
-    "by name.", f"by name:\n{describe(TrainingOptions)}"
+    "by name.", f"by name:\n{validators.describe(TrainingOptions)}"
 )
 
 
@@ -133,13 +121,13 @@ def load(
       UsageError: `path` is not a run or an export, or an option requires a run.
       T2TLiteError: the run or the export is incomplete or damaged.
     """
-    folder = pathlib.Path(path).expanduser()
-    version = newest_version(folder)
+    folder = Path(path).expanduser()
+    version = versions.newest_version(folder)
     if version is None and not (folder / "config.json").is_file():
         raise UsageError(
             "path must be the folder of a run, with a config.json, or of an "
-            f"export, with a {SAVED_MODEL} or {CTRANSLATE2} or versions 1, 2, "
-            f"...; got {path}."
+            f"export, with a {versions.SAVED_MODEL} or {versions.CTRANSLATE2} "
+            f"or versions 1, 2, ...; got {path}."
         )
     given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
     if version and (given or ensemble):
@@ -158,8 +146,7 @@ def load(
     run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
     devices = stream.choose_devices(replicas)
     models = stream.build_per_device(
-        devices,
-        lambda: run.load_ensemble(checkpoint, list(map(str, ensemble))),
+        devices, lambda: run.load_ensemble(checkpoint, list(map(str, ensemble)))
     )
 
     def make_replicas(**options: Any) -> "list[Replica]":
@@ -174,10 +161,10 @@ def load(
     return LoadedTranslator(name, make_replicas, run)
 
 
-def _load_export(version: pathlib.Path) -> "LoadedTranslator":
+def _load_export(version: Path) -> "LoadedTranslator":
     from t2t_lite.decoding.stream import Replica
 
-    if (version / CTRANSLATE2).is_file():
+    if (version / versions.CTRANSLATE2).is_file():
         from t2t_lite.interop.ctranslate2 import CTranslate2Translator
 
         known: tuple[str, ...] = ("beam_size", "alpha")
@@ -262,7 +249,9 @@ class LoadedTranslator:
           UsageError: an option is not supported, or a value is not valid.
         """
         several = _list_texts(texts)
-        check("nbest", nbest, optional(integer(1)))
+        validators.check(
+            "nbest", nbest, validators.optional(validators.integer(1))
+        )
         for name in ("token_scores", "alignment"):
             if nbest is None and options.get(name):
                 raise UsageError(
@@ -314,11 +303,8 @@ class LoadedTranslator:
                 "batch_tokens is not supported for exports: use batch_size."
             )
         details = None
-        if (
-            token_scores
-            or alignment
-            or (score and engine.target_encoder is not None)
-        ):
+        has_pieces = engine.target_encoder is not None
+        if token_scores or alignment or (score and has_pieces):
             details = self._details(
                 engine, token_scores=token_scores, alignment=alignment
             )
@@ -335,7 +321,9 @@ class LoadedTranslator:
                     "mbr, token_scores and alignment."
                 )
             split = stream.splitter_of(self._run.problem, self._run.encoders)
-        check("mbr", mbr, optional(one_of("chrf")))
+        validators.check(
+            "mbr", mbr, validators.optional(validators.one_of("chrf"))
+        )
         settings = engine.settings
         limit = None if settings.sample else settings.beam_size
         count = nbest or (limit if mbr else 1)
@@ -394,10 +382,8 @@ class LoadedTranslator:
             )
         batching = {"batching": Batching(batch_size, batch_tokens)}
         pairs = map(Pair, texts, others)
-        scores = [
-            result.hypotheses[0]
-            for result in self.stream(pairs, batching, score=True, **options)
-        ]
+        results = self.stream(pairs, batching, score=True, **options)
+        scores = [result.hypotheses[0] for result in results]
         return scores[0] if single else scores
 
 
@@ -408,7 +394,7 @@ class _ExportedModel:
     source_encoder: Any = None
     target_encoder: Any = None
 
-    def __init__(self, folder: pathlib.Path):
+    def __init__(self, folder: Path):
         import tensorflow as tf
         import tensorflow_text  # noqa: F401 (registers the ops of vocabularies)
 
@@ -416,7 +402,7 @@ class _ExportedModel:
 
         try:
             self._signatures = tf.saved_model.load(str(folder)).signatures
-            about = json.loads((folder / ABOUT).read_text("utf-8"))
+            about = json.loads((folder / versions.ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
             beam_size = about["search"]["beam_size"]
             self.settings = SearchSettings(beam_size=beam_size)

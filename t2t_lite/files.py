@@ -10,29 +10,27 @@ import errno
 import glob
 import json
 import os
-import pathlib
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 PathLike = str | os.PathLike
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write an indented JSON file atomically."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def write_text(path: pathlib.Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically."""
     with write_file(path) as file:
         file.write(text.encode("utf-8"))
 
 
 @contextlib.contextmanager
-def write_file(
-    path: pathlib.Path, sync_to_disk: bool = True
-) -> Iterator[BinaryIO]:
+def write_file(path: Path, sync_to_disk: bool = True) -> Iterator[BinaryIO]:
     """Open a new binary file, which replaces `path` if the block succeeds.
 
     A symbolic link is resolved. For `sync_to_disk` see `atomic_replace`.
@@ -52,9 +50,7 @@ def write_file(
 
 
 @contextlib.contextmanager
-def write_folder(
-    path: pathlib.Path, replace: bool = True
-) -> Iterator[pathlib.Path]:
+def write_folder(path: Path, replace: bool = True) -> Iterator[Path]:
     """Create a folder, which becomes `path` if the block succeeds.
 
     Missing parents are created. Without `replace` an existing folder is an
@@ -76,7 +72,7 @@ def write_folder(
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def resolve_path(path: pathlib.Path) -> pathlib.Path:
+def resolve_path(path: Path) -> Path:
     """Return the path to write to, with a symbolic link resolved.
 
     Raises:
@@ -87,13 +83,13 @@ def resolve_path(path: pathlib.Path) -> pathlib.Path:
     return path.resolve() if path.is_symlink() else path
 
 
-def temp_path(path: pathlib.Path) -> pathlib.Path:
+def temp_path(path: Path) -> Path:
     """Return the hidden path of this process for writing `path`."""
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def atomic_replace(
-    written: pathlib.Path, path: pathlib.Path, sync_to_disk: bool = True
+    written: Path, path: Path, sync_to_disk: bool = True
 ) -> None:
     """Rename a complete file or folder; an existing file is replaced.
 
@@ -106,14 +102,14 @@ def atomic_replace(
         _sync(path.parent)
 
 
-def remove_folder(path: pathlib.Path) -> None:
+def remove_folder(path: Path) -> None:
     """Delete a folder, after renaming it for atomicity."""
     hidden = temp_path(path)
     path.rename(hidden)
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def in_progress(folder: pathlib.Path) -> set[str]:
+def in_progress(folder: Path) -> set[str]:
     """Return the names that other processes on this machine are writing."""
     import psutil
 
@@ -126,7 +122,7 @@ def in_progress(folder: pathlib.Path) -> set[str]:
     return names
 
 
-def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
+def remove_unfinished(folder: Path, name: str = "") -> None:
     """Delete temporary files of killed processes, by default for all names.
 
     No other process may be writing in the folder.
@@ -138,7 +134,7 @@ def remove_unfinished(folder: pathlib.Path, name: str = "") -> None:
             path.unlink(missing_ok=True)
 
 
-def _sync(path: pathlib.Path) -> None:
+def _sync(path: Path) -> None:
     """Flush a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -4,9 +4,9 @@ Import this module before `keras_hub.models.Seq2SeqLM.from_preset`, because it
 registers the classes with Keras.
 """
 
-import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import keras
@@ -118,12 +118,12 @@ class T2TTokenizer(keras_hub.tokenizers.Tokenizer):
 
     def save_assets(self, dir_path: PathLike) -> None:
         """Copy the vocabulary to a folder."""
-        path = pathlib.Path(dir_path, _VOCABULARY)
+        path = Path(dir_path, _VOCABULARY)
         shutil.copyfile(self._encoder.path, path)
 
     def load_assets(self, dir_path: PathLike) -> None:
         """Open the vocabulary in a folder."""
-        self._encoder = open_vocabulary(pathlib.Path(dir_path, _VOCABULARY))
+        self._encoder = open_vocabulary(Path(dir_path, _VOCABULARY))
 
     def vocabulary_size(self) -> int:
         return self._encoder.vocab_size
@@ -259,16 +259,14 @@ class T2TSeq2SeqLM(keras_hub.models.Seq2SeqLM):
         with for_xla():
             features = self.backbone.features(inputs)
             memory, mask = model.encode(features["inputs"])
-            step_fn, cache = model.init_decoding(
-                memory, mask, 1, ops.shape(targets)[1]
-            )
+            length = ops.shape(targets)[1]
+            step_fn, cache = model.init_decoding(memory, mask, 1, length)
 
             def predict(targets, cache, index):
                 index = index - 1  # the model does not count the start token
                 ids = ops.take(targets, index, axis=1)[:, None]
-                logits, states, cache = step_fn(
-                    ids, index, cache, return_states=True
-                )
+                outputs = step_fn(ids, index, cache, return_states=True)
+                logits, states, cache = outputs
                 is_padding = ops.arange(logits.shape[-1]) == PAD_ID
                 logits = ops.where(is_padding, NEG_INF, logits[:, 0])
                 return logits, states[:, 0], cache

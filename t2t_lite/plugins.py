@@ -7,10 +7,10 @@ give a folder or a package.
 
 import importlib
 import importlib.util
-import pathlib
 import sys
 import traceback
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from t2t_lite import progress, registry
@@ -58,7 +58,7 @@ def _is_third_party(entry):
 
 def _load_usr_dir(usr_dir):
     source = f"`usr_dir={usr_dir}`"
-    folder = pathlib.Path(usr_dir).expanduser().resolve()
+    folder = Path(usr_dir).expanduser().resolve()
     key = str(folder) if folder.is_dir() else usr_dir
     if key in loaded:
         return
@@ -151,5 +151,5 @@ def _line_of(error, folder):
         if not frame.filename.startswith("<frozen")
         and frame.filename not in (__file__, importlib.__file__)
     ]
-    own = [f for f in frames if folder in pathlib.Path(f[0]).parents]
+    own = [f for f in frames if folder in Path(f[0]).parents]
     return "".join(f"{file}:{line}: " for file, line in (own or frames)[-1:])

@@ -9,9 +9,9 @@ import dataclasses
 import math
 import numbers
 import os
-import pathlib
 import textwrap
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from t2t_lite.errors import UsageError, did_you_mean
@@ -126,7 +126,7 @@ def _parse_path(value):
 
 def _parse_folder(value):
     _require("://" not in str(value))  # not in the cloud
-    folder = pathlib.Path(_parse_path(value))
+    folder = Path(_parse_path(value))
     str(folder).encode("utf-8")  # configs and reports contain it
     return folder
 

@@ -12,15 +12,9 @@ from t2t_lite.decoding.requests import Request
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.evaluation.bleu import bleu
 from t2t_lite.evaluation.tokenized_bleu import tokenize
-from t2t_lite.parsing import ptb_tokenizer
+from t2t_lite.parsing import ptb_tokenizer, trees
 from t2t_lite.parsing.bracket_f1 import score_lines
 from t2t_lite.parsing.linearize import delinearize, linearize
-from t2t_lite.parsing.trees import (
-    format_tree,
-    parse_trees,
-    strip_annotation,
-    words,
-)
 from t2t_lite.tokenizers.sentence_splitter import sentence_splitter
 from t2t_lite.tokenizers.tags import tag_of
 
@@ -95,10 +89,10 @@ def test_names(work, part):
 def test_trees(shape):
     def work(line):
         score_lines([line], [line])
-        for tree in parse_trees([line]):
-            format_tree(tree)
-            tokens = linearize(strip_annotation(tree))
-            delinearize(tokens, words(tree))
+        for tree in trees.parse_trees([line]):
+            trees.format_tree(tree)
+            tokens = linearize(trees.strip_annotation(tree))
+            delinearize(tokens, trees.words(tree))
             # Half of the brackets are missing, or have other labels.
             delinearize(tokens[: len(tokens) * 3 // 4], ["b"])
             delinearize([x.replace(")", ")Z") for x in tokens], ["b"])

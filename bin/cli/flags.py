@@ -189,7 +189,8 @@ def add_search_flags(
     }
     add(group, table)
     parser.set_defaults(checkpoint="default")
-    add_settings(group, SearchSettings, hparams=_FROM_HPARAMS)
+    hparams = ("beam_size", "alpha", "constrained")
+    add_settings(group, SearchSettings, hparams=hparams)
     if batches:
         table = {
             "--batch_size=N": "sentences per batch; changes the speed, not the "
@@ -262,10 +263,6 @@ def given_problem_options(args: argparse.Namespace) -> dict[str, Any]:
             f"such as --{next(iter(given))}: remove one of them."
         )
     return given or args.problem_options or {}
-
-
-# Search settings whose defaults are hparams.
-_FROM_HPARAMS = ("beam_size", "alpha", "constrained")
 
 
 def ensemble_members(args: argparse.Namespace) -> list[str]:

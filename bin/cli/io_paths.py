@@ -1,8 +1,8 @@
 """The input and output files of a command."""
 
-import pathlib
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from t2t_lite import files
 from t2t_lite.bin.cli import command
@@ -14,13 +14,13 @@ from t2t_lite.errors import T2TLiteError, UsageError
 def check_paths(source: str | None, target: str | None) -> None:
     """Check that the input exists and the output can be written."""
     source = None if source == STDIN else source
-    if source and not pathlib.Path(source).exists():
+    if source and not Path(source).exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")
-    if source and pathlib.Path(source).is_dir():
+    if source and Path(source).is_dir():
         raise T2TLiteError(f"--decode_from_file: {source} is a folder.")
     if not target:
         return
-    path = pathlib.Path(target)
+    path = Path(target)
     if path.exists() and not path.is_file():
         raise UsageError(
             f"--decode_to_file must be a regular file; got {target}. Redirect "

@@ -1,7 +1,7 @@
 """Opening of the run and the translators that the flags select."""
 
 import argparse
-import pathlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t2t_lite import plugins, registry
@@ -32,7 +32,7 @@ REQUIRED = {
 }
 
 
-def find_run(args: argparse.Namespace) -> tuple[pathlib.Path, dict[str, Any]]:
+def find_run(args: argparse.Namespace) -> tuple[Path, dict[str, Any]]:
     """Return the folder and the config of the run that the flags select.
 
     The folder is `--output_dir`, or the default of `--problem` and `--hparams`.
@@ -84,9 +84,8 @@ def open_run(
         from t2t_lite.decoding.stream import configure_cpu_threads
 
         by_line = getattr(args, "interactive", False)
-        args.replicas = configure_cpu_threads(
-            args.replicas, hparams.hidden_size if by_line else None
-        )
+        size = hparams.hidden_size if by_line else None
+        args.replicas = configure_cpu_threads(args.replicas, size)
     from t2t_lite.training.run import Run
 
     return Run.open(output_dir, args.usr_dir, to_decode=to_decode)
@@ -99,9 +98,8 @@ def make_translator(
 
     `log` is called with the names of the checkpoints.
     """
-    model, weights = run.load_ensemble(
-        args.checkpoint, flags.ensemble_members(args)
-    )
+    members = flags.ensemble_members(args)
+    model, weights = run.load_ensemble(args.checkpoint, members)
     names = ", ".join(f"{each} ({each.path})" for each in weights)
     log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)
@@ -131,11 +129,7 @@ def add_quantization(parser: Any, condition: str) -> None:
 
 def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
     """Return the translators that the flags select, one per device."""
-    from t2t_lite.decoding.stream import (
-        Replica,
-        build_per_device,
-        choose_devices,
-    )
+    from t2t_lite.decoding import stream
 
     if getattr(args, "backend", "tensorflow") != "tensorflow":
         from t2t_lite.interop.ctranslate2 import CTranslate2Translator
@@ -146,11 +140,11 @@ def make_replicas(run: "Run", args: argparse.Namespace) -> "list[Replica]":
             args.quantization or DEFAULT_QUANTIZATION,
             searches=args.replicas or 1,
         )
-        return [Replica(engine)]
+        return [stream.Replica(engine)]
     messages: list[str] = []
-    devices = choose_devices(args.replicas)
-    translators = build_per_device(
+    devices = stream.choose_devices(args.replicas)
+    translators = stream.build_per_device(
         devices, lambda: make_translator(run, args, messages.append)[0]
     )
     command.note(messages[0])
-    return [Replica(translators[device], device) for device in devices]
+    return [stream.Replica(translators[each], each) for each in devices]

@@ -4,10 +4,10 @@ import dataclasses
 import gzip
 import hashlib
 import os
-import pathlib
 import sys
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.files import PathLike
@@ -63,7 +63,7 @@ class RawFiles:
     ):
         self.files = {file.name: file for file in files}
         self.raw_dir, self.download_dir, self.tfds_dir = (
-            None if folder is None else pathlib.Path(folder).expanduser()
+            None if folder is None else Path(folder).expanduser()
             for folder in (raw_dir, download_dir, tfds_dir)
         )
         self.progress = progress
@@ -74,14 +74,14 @@ class RawFiles:
         if state := file_stat(path):
             self.sources.setdefault(os.path.abspath(path), state)
 
-    def path(self, name: str) -> pathlib.Path:
+    def path(self, name: str) -> Path:
         """Return the path of a file; download it if necessary.
 
         Raises:
           T2TLiteError: the file is missing or has other content.
         """
         self.require([name])
-        path = (self.raw_dir or self.download_dir or pathlib.Path()) / name
+        path = (self.raw_dir or self.download_dir or Path()) / name
         if self.raw_dir is None:
             self._download(self.files[name], path)
         self.record_source(path)
@@ -103,7 +103,7 @@ class RawFiles:
                 f"{problem}. Give the folder of these files with `raw_dir`."
             )
 
-    def _download(self, file: RemoteFile, path: pathlib.Path) -> None:
+    def _download(self, file: RemoteFile, path: Path) -> None:
         if path.exists() and _sha256_of_content(path) == file.sha256:
             return
         import pooch

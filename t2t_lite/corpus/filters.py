@@ -15,15 +15,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from t2t_lite import validators
 from t2t_lite.errors import UsageError, did_you_mean
 from t2t_lite.tokenizers.tags import split_tag
-from t2t_lite.validators import (
-    Validator,
-    check,
-    integer,
-    parse_key_values,
-    real,
-)
 
 DUPLICATES = "duplicates"  # `datagen` finds them in the whole corpus
 
@@ -89,21 +83,19 @@ def _true(value):
     return True
 
 
-_no_value = Validator("without a value", _true)
+_count = validators.integer(1)
+_no_value = validators.Validator("without a value", _true)
 # In this order: a pair counts under the first filter that drops it.
-_FILTERS: dict[str, tuple[Validator, Callable[..., bool] | None]] = {
+_FILTERS: dict[str, tuple[validators.Validator, Callable[..., bool] | None]] = {
     "broken_encoding": (
         _no_value,
         lambda _, a, b: "\ufffd" in a or "\ufffd" in b,
     ),
     "control_characters": (_no_value, _control_characters),
     "identical": (_no_value, lambda _, a, b: a.strip() == b.strip()),
-    "characters": (
-        integer(1),
-        lambda limit, *pair: max(map(len, pair)) > limit,
-    ),
-    "length": (integer(1), _length),
-    "length_ratio": (real(at_least=1), _length_ratio),
+    "characters": (_count, lambda limit, *pair: max(map(len, pair)) > limit),
+    "length": (_count, _length),
+    "length_ratio": (validators.real(at_least=1), _length_ratio),
     DUPLICATES: (_no_value, None),
 }
 
@@ -141,7 +133,9 @@ def normalize_filters(filters: str | Mapping[str, Any]) -> dict[str, Any]:
       UsageError: a filter is unknown, repeated or has an invalid limit.
     """
     if isinstance(filters, str):
-        filters = parse_key_values(filters, "filters", allow_bare_keys=True)
+        filters = validators.parse_key_values(
+            filters, "filters", allow_bare_keys=True
+        )
     for name in filters:
         if name not in _FILTERS:
             raise UsageError(
@@ -149,7 +143,7 @@ def normalize_filters(filters: str | Mapping[str, Any]) -> dict[str, Any]:
                 f"Valid filters: {', '.join(_FILTERS)}."
             )
     return {
-        name: check(f"The filter {name}", filters[name], validator)
+        name: validators.check(f"The filter {name}", filters[name], validator)
         for name, (validator, _) in _FILTERS.items()
         if name in filters
     }

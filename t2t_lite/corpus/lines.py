@@ -12,11 +12,11 @@ import gzip
 import io
 import lzma
 import os
-import pathlib
 import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, format_error
@@ -130,17 +130,14 @@ def _decode(path, encoding, newline):
             )
 
     with open_compressed(path) as file:
-        text = io.TextIOWrapper(
-            file, encoding.name, errors=errors, newline=newline
-        )
+        text = io.TextIOWrapper(file, encoding.name, errors, newline)
         try:
             for count, line in enumerate(text if newline else _pieces(text), 1):
                 if count == 1:
                     _check_start(line.encode(UTF_8, "surrogateescape"), path)
                 # `isprintable` is cheaper and sufficient for most lines.
-                is_suspect = not (
-                    is_utf_8 and line.rstrip("\r\n").isprintable()
-                )
+                is_plain = line.rstrip("\r\n").isprintable()
+                is_suspect = not (is_utf_8 and is_plain)
                 is_broken = is_suspect and bool(broken.search(line))
                 if is_broken or (is_suspect and _INVALID.search(line)):
                     num_broken += is_broken
@@ -268,7 +265,7 @@ def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
                     file = opener(file)
                     break
             else:
-                suffix = pathlib.Path(path).suffix.lower()
+                suffix = Path(path).suffix.lower()
                 if start and suffix in _OPENERS:
                     raise damaged(path, "it is not compressed data")
             yield file
@@ -299,7 +296,7 @@ def require_files(paths: Iterable[str]) -> None:
 def refuse_pipe(path: PathLike) -> None:
     """Raise T2TLiteError for a pipe or STDIN, which is readable only once."""
     is_stdin = os.path.basename(path) == STDIN
-    if is_stdin or pathlib.Path(path).is_fifo():
+    if is_stdin or Path(path).is_fifo():
         raise T2TLiteError(
             f"{STDIN if is_stdin else path} is a pipe, but a corpus is read "
             "several times: write the data to a file, compressed or not, and "

@@ -21,7 +21,6 @@ class Plan(NamedTuple):
 
     Row r contains `examples[rows[r]:rows[r + 1]]`: several if packed, else one.
     Batch i contains the rows from `batches[i]` to `batches[i + 1] - 1`.
-
     """
 
     examples: np.ndarray  # int64 [kept examples], indices into the window
@@ -120,14 +119,11 @@ def length_filter(
     return np.flatnonzero(((lengths > 0) & (lengths <= max_length)).all(axis=0))
 
 
-def _split_buckets(
-    kept: np.ndarray,
-    buckets: np.ndarray,
-    keys: np.ndarray,
-    batch_sizes: list[int],
-    generator: np.random.Generator | None,
-) -> list[np.ndarray]:
-    """Return the examples of each batch, from the shortest bucket on."""
+def _split_buckets(kept, buckets, keys, batch_sizes, generator):
+    """Return the examples of each batch, from the shortest bucket on.
+
+    The arrays are int64: the kept examples, their buckets, and sort keys.
+    """
     order = np.argsort(buckets, kind="stable")
     ends = np.searchsorted(buckets[order], np.arange(len(batch_sizes)), "right")
     batches: list[np.ndarray] = []

@@ -8,9 +8,9 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import pathlib
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from t2t_lite import files
@@ -122,9 +122,9 @@ class Manifest:
     corpora: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     @staticmethod
-    def path(data_dir: PathLike, problem: Problem) -> pathlib.Path:
+    def path(data_dir: PathLike, problem: Problem) -> Path:
         """Return the path of the manifest of a problem."""
-        return pathlib.Path(data_dir) / f"{problem.base_name}.manifest.json"
+        return Path(data_dir) / f"{problem.base_name}.manifest.json"
 
     @classmethod
     def load(cls, data_dir: PathLike, problem: Problem) -> "Manifest":
@@ -157,7 +157,7 @@ class Manifest:
 
     def save(self, data_dir: PathLike) -> None:
         """Write the manifest atomically."""
-        path = pathlib.Path(data_dir) / f"{self.problem}.manifest.json"
+        path = Path(data_dir) / f"{self.problem}.manifest.json"
         record = json.loads(json.dumps(dataclasses.asdict(self)))
         sha256 = _sha256_of_json(record)
         record = {"format_version": FORMAT_VERSION, "sha256": sha256, **record}
@@ -203,7 +203,7 @@ class Manifest:
 def find_data(data_dir: PathLike, problem: Problem) -> list[str]:
     """Return the names of data with options; ignore unreadable manifests."""
     names = []
-    for path in sorted(pathlib.Path(data_dir).glob("*.manifest.json")):
+    for path in sorted(Path(data_dir).glob("*.manifest.json")):
         with contextlib.suppress(*_UNREADABLE):
             record = json.loads(path.read_text(encoding="utf-8"))
             definition = record["definition"]
@@ -235,7 +235,7 @@ def check_data(
             f"{'; '.join(changes) or 'the fingerprint differs'}. {hint}"
         )
     for name, record in manifest.vocabulary.items():
-        path = pathlib.Path(data_dir, name)
+        path = Path(data_dir, name)
         _check_file(path, record["bytes"], record["sha256"], hint)
     check_shards(data_dir, problem, manifest, checksums=False)
 
@@ -271,13 +271,11 @@ def check_shards(
     hint = regenerate_hint(problem, data_dir)
     for split in manifest.splits.values():
         for shard in split.shards:
-            path = pathlib.Path(data_dir, shard.file)
+            path = Path(data_dir, shard.file)
             _check_file(path, shard.bytes, checksums and shard.sha256, hint)
 
 
-def _check_file(
-    path: pathlib.Path, size: int, sha256: str | bool, hint: str
-) -> None:
+def _check_file(path: Path, size: int, sha256: str | bool, hint: str) -> None:
     """Raise T2TLiteError if a file differs; False matches any checksum."""
     if not path.is_file():
         raise T2TLiteError(f"{path} is missing. {hint}")
@@ -323,7 +321,7 @@ def regenerate_hint(problem: Problem, data_dir: PathLike) -> str:
 
 def import_hint(data_dir: PathLike, name: str) -> str:
     """Return the fix for shards without a manifest; "" if there are none."""
-    if not any(pathlib.Path(data_dir).glob(f"{name}-train-*-of-*")):
+    if not any(Path(data_dir).glob(f"{name}-train-*-of-*")):
         return ""
     return (
         "it holds shards without a manifest, as tensor2tensor writes them. "

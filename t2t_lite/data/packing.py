@@ -108,9 +108,7 @@ def join_texts(
     return starts[rows], np.repeat(segments, lengths), positions
 
 
-def _assign_bins(
-    lengths: np.ndarray, order: np.ndarray, height: int, width: int
-) -> tuple[np.ndarray, int]:
+def _assign_bins(lengths, order, height, width):
     """Assign each pair to a bin, that is a row of `width` tokens on each side.
 
     Each round assigns the longest remaining pairs to the bins with most room,

@@ -1,11 +1,10 @@
 """Input pipeline: TFRecords to padded batches, resumable, in a fixed order.
 
 A chain of tf.data transformations: shards -> shuffle windows of records ->
-ragged features -> batches (`bucket_batches` or `pack_batches`). A pure numpy
-planner (`bucketing`, `packing`) assigns the pairs of a window to batches by
-their lengths. The order is a pure function of seed, epoch and window, so a
-stream can start at any position. Only planning runs in Python; TensorFlow's
-threads do the rest.
+ragged features -> batches. A pure numpy planner (`bucketing`, `packing`)
+assigns the pairs of a window to batches by their lengths. The order is a pure
+function of seed, epoch and window, so a stream can start at any position. Only
+planning runs in Python; TensorFlow's threads do the rest.
 """
 
 import contextlib
@@ -38,8 +37,6 @@ _IN_ORDER.deterministic = True
 _IN_ORDER.autotune.enabled = False
 # The mapped functions have nothing for Autograph to convert.
 _no_autograph = tf.autograph.experimental.do_not_convert
-
-Transformation = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 
 class Position(NamedTuple):
@@ -116,15 +113,12 @@ def training_batches(
             [tf.string, tf.int64],
             stateful=False,
         )
-        dataset = _read_records(tf.ensure_shape(paths, [None]))
+        paths = tf.ensure_shape(paths, [None])
+        dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
         return dataset.skip(tf.ensure_shape(skip, [])).batch(window_size)
 
     order = {"seed": seed, "windows": windows}
-    make_batches = (
-        pack_batches(**sizes, keep_rows=keep_rows, **order)
-        if packing
-        else bucket_batches(**sizes, **order)
-    )
+    options = {"packed": packing, "keep_rows": keep_rows, **order}
     dataset = (
         tf.data.Dataset.range(start.epoch, _ENDLESS)
         .flat_map(read_epoch)
@@ -140,7 +134,7 @@ def training_batches(
         drop = drop_merges(encoders, bpe_dropout, max_length, **order)
         dataset = dataset.map(drop)
     return (
-        dataset.apply(make_batches)
+        dataset.apply(lambda x: _split_windows(x, sizes, **options))
         .skip(start.batch)
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
@@ -159,10 +153,6 @@ def _files_of_epoch(data_dir, record, seed, epoch, skip):
         os.fsencode(os.path.join(data_dir, x.file)) for x in shards[first:]
     ]
     return np.array(paths, object), np.int64(skip - ends[first])
-
-
-def _read_records(paths: Any) -> tf.data.Dataset:
-    return tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
 
 
 def drop_merges(
@@ -229,51 +219,24 @@ def drop_merges(
     return sample_window
 
 
-def bucket_batches(
-    max_positions: int, max_length: int, **order: Any
-) -> Transformation:
-    """Return a transformation of shuffle windows into batches of rows.
-
-    Its elements are (number of the window, features of `parse_examples`); the
-    batches are padded and have a `position`, see `training_batches`. The
-    planner is `bucketing.plan_batches`. `order` has the seed and the number of
-    windows of an epoch; without them the order is the order of evaluation.
-    """
-    plan = functools.partial(
-        bucketing.plan_batches,
-        max_positions=max_positions,
-        max_length=max_length,
-    )
-    return functools.partial(_batch_windows, plan=plan, **order)
-
-
-def pack_batches(
-    max_positions: int, max_length: int, keep_rows: bool, **order: Any
-) -> Transformation:
-    """Return a transformation like `bucket_batches` into packed batches.
-
-    The planner is `packing.plan_rows`; with `keep_rows` the examples are packed
-    rows already.
-    """
-    plan = functools.partial(
-        packing.plan_rows,
-        max_positions=max_positions,
-        max_length=max_length,
-        keep_rows=keep_rows,
-    )
-    shape = packing.packed_shape(max_positions, max_length)
-    return functools.partial(
-        _batch_windows, plan=plan, join=not keep_rows, shape=shape, **order
-    )
-
-
-def _batch_windows(
-    dataset, plan, join=False, shape=(None, None), seed=None, windows=1
+def _split_windows(
+    dataset, sizes, packed=False, keep_rows=False, seed=None, windows=1
 ):
-    """Split each window into batches by its plan.
+    """Split shuffle windows into batches.
 
-    With `join` a row has several texts; `shape` is the shape of all batches.
+    The elements of the dataset are (number of the window, features of
+    `parse_examples`). The batches have a `position`, see `training_batches`.
+    The planner is `bucketing.plan_batches`, or `packing.plan_rows` for `packed`
+    batches; with `keep_rows` the examples are packed rows already. An epoch has
+    this number of `windows`; without a seed the order is that of evaluation.
     """
+    plan: Any = functools.partial(bucketing.plan_batches, **sizes)
+    shape: Any = (None, None)
+    if packed:
+        plan = functools.partial(
+            packing.plan_rows, keep_rows=keep_rows, **sizes
+        )
+        shape = packing.packed_shape(**sizes)
 
     def plan_window(number, source_lengths, target_lengths):
         generator = None
@@ -292,7 +255,7 @@ def _batch_windows(
             name: tf.cast(tf.gather(values, examples), tf.int32)
             for name, values in features.items()
         }
-        if join:
+        if packed and not keep_rows:
             for side in SIDES:
                 features |= _join(side, features[side], rows)
         splits = tf.ensure_shape(splits, [None])
@@ -310,12 +273,9 @@ def _batch_windows(
                 dense = _slice_rows(values, first, end).to_tensor(0, shape=size)
                 batch[name] = tf.ensure_shape(dense, shape)
             window = number + (index + 1) // count
-            position = [
-                window // windows,
-                window % windows,
-                (index + 1) % count,
-            ]
-            return batch | {"position": tf.stack(position)}
+            epoch_and_window = window // windows, window % windows
+            position = tf.stack([*epoch_and_window, (index + 1) % count])
+            return batch | {"position": position}
 
         return tf.data.Dataset.range(count).map(slice_batch)
 
@@ -325,16 +285,12 @@ def _batch_windows(
 def _slice_rows(values, first, end):
     """Return the rows from `first` to `end`, like `values[first:end]`."""
     splits = values.row_splits[first : end + 1]
-    return tf.RaggedTensor.from_row_splits(
-        values.values[splits[0] : splits[-1]],
-        splits - splits[0],
-        validate=False,
-    )
+    tokens = values.values[splits[0] : splits[-1]]
+    splits -= splits[0]
+    return tf.RaggedTensor.from_row_splits(tokens, splits, validate=False)
 
 
-def _check_lengths(
-    record: SplitRecord, max_positions: int, max_length: int
-) -> None:
+def _check_lengths(record, max_positions, max_length):
     """Raise T2TLiteError if no pair is usable or a pair is too long."""
     too_long = record.too_long(max_length)
     if record.examples == too_long:
@@ -423,12 +379,13 @@ def eval_batches(
       A finite dataset of {"inputs": int32 [B, S], "targets": int32 [B, T]}.
     """
     record = manifest.split(split)
-    _check_lengths(record, max_positions, max_length)
+    sizes = {"max_positions": max_positions, "max_length": max_length}
+    _check_lengths(record, **sizes)
     return (
         _read_windows(data_dir, record)
         .map(lambda x: parse_examples(x, problem, record))
         .enumerate()
-        .apply(bucket_batches(max_positions, max_length))
+        .apply(lambda x: _split_windows(x, sizes))
         .map(lambda batch: {side: batch[side] for side in SIDES})
         .prefetch(_PREFETCHED_BATCHES)
         .with_options(_IN_ORDER)
@@ -455,7 +412,8 @@ def read_pairs(
 def _read_windows(data_dir, record):
     """Return the serialized examples of a split, string [N], in file order."""
     paths = [os.path.join(data_dir, shard.file) for shard in record.shards]
-    return _read_records(paths).batch(WINDOW_SIZE)
+    dataset = tf.data.TFRecordDataset(paths, buffer_size=_READ_BYTES)
+    return dataset.batch(WINDOW_SIZE)
 
 
 @contextlib.contextmanager
@@ -522,9 +480,7 @@ def unpack(rows: tf.RaggedTensor, segments: tf.RaggedTensor) -> tf.RaggedTensor:
     )
 
 
-def _join(
-    side: str, texts: tf.RaggedTensor, rows: tf.Tensor
-) -> dict[str, tf.RaggedTensor]:
+def _join(side, texts, rows):
     """Return the features of packed rows: the inverse of `unpack`."""
     splits, *segments_and_positions = tf.numpy_function(
         packing.join_texts,

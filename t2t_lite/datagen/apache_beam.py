@@ -8,17 +8,17 @@ must have the same paths on all machines.
 
 import copy
 import dataclasses
-import pathlib
 import pickle
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from t2t_lite import files
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.data.manifest import ShardRecord, SplitRecord
+from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.datagen import encode, generate, shuffle
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 
@@ -69,14 +69,12 @@ class BeamGeneration(generate.DataGenerator):
             raise RuntimeError(f"{self.runner} ended with the state {state}")
         if not report.exists():
             raise _not_shared_error(job.folder)
-        return generate.make_split_record(
-            encoder, *pickle.loads(report.read_bytes())
-        )
+        chunks, shards = pickle.loads(report.read_bytes())
+        return generate.make_split_record(encoder, chunks, shards)
 
     def _pipeline(self) -> Any:
-        options = PipelineOptions(
-            [f"--runner={self.runner}", *self.beam_options]
-        )
+        words = [f"--runner={self.runner}", *self.beam_options]
+        options = PipelineOptions(words)
         name = self.runner.lower().removesuffix("runner")
         if f"{name}runner" in map(str.lower, StandardOptions.LOCAL_RUNNERS):
             # Other runners may have options that only their servers define.
@@ -111,19 +109,14 @@ def _summarize_error(error: Exception, runner: str) -> Exception:
     return RuntimeError(f"{runner} failed: {lines[-1]}")
 
 
-def _not_shared_error(folder: pathlib.Path) -> T2TLiteError:
+def _not_shared_error(folder: Path) -> T2TLiteError:
     return T2TLiteError(
         f"All workers must share `data_dir`; {folder} is not shared. Use a "
         "shared file system."
     )
 
 
-def _add_steps(
-    pipeline: Any,
-    encoder: encode.SplitEncoder,
-    job: generate.UnfinishedJob,
-    report: pathlib.Path,
-) -> None:
+def _add_steps(pipeline, encoder, job, report):
     """Add the steps of a split; `report` receives the results of workers."""
     raw = copy.copy(job.raw)
     raw.progress = False
@@ -197,9 +190,8 @@ class _Encode(_Worker):
         index, records, counts = self._encoder.encode(self._encoders, element)
         yield beam.pvalue.TaggedOutput("counts", counts)
         count = shuffle.count_shards(pairs)
-        shards = shuffle.shard_of(
-            index["key"], count, self._encoder.is_shuffled
-        )
+        is_shuffled = self._encoder.is_shuffled
+        shards = shuffle.shard_of(index["key"], count, is_shuffled)
         for shard in range(count):
             selected = np.flatnonzero(shards == shard)
             if len(selected) or element.number == 0:  # create empty shards, too
@@ -220,11 +212,7 @@ class _Write(_Worker):
         yield generate.write_shard(path, self._encoder, index, records)
 
 
-def _write_report(
-    report: pathlib.Path,
-    chunks: Iterable[encode.Counts],
-    shards: Iterable[tuple[encode.Counts, ShardRecord]],
-) -> None:
+def _write_report(report, chunks, shards):
     """Write the results of all workers for the waiting process."""
     if not report.parent.is_dir():
         raise _not_shared_error(report.parent)

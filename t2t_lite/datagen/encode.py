@@ -10,13 +10,13 @@ import functools
 import itertools
 import multiprocessing
 import os
-import pathlib
 import pickle
 import signal
 import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,9 +121,8 @@ class SplitEncoder:
     @property
     def filters(self) -> dict[str, Any]:
         """The filters of the split; {} if it is not filtered."""
-        return filters.normalize_filters(
-            self.problem.filters if self.is_shuffled else {}
-        )
+        limits = self.problem.filters if self.is_shuffled else {}
+        return filters.normalize_filters(limits)
 
     def encode(
         self, encoders: Mapping[str, Any], chunk: Chunk
@@ -160,9 +159,7 @@ class SplitEncoder:
         index["bytes"] = [len(record) for record in records]
         return index, records, counts
 
-    def _filter(
-        self, chunk: Chunk, counts: Counts
-    ) -> tuple[list[int], list[tuple[str, str]], list[bytes]]:
+    def _filter(self, chunk: Chunk, counts: Counts) -> tuple[list, list, list]:
         """Return numbers, texts and (for DUPLICATES) hashes of kept pairs."""
         tags = self.problem.source_tags
         drop_reason = filters.make_filter(self.filters, tags)
@@ -227,7 +224,7 @@ def encode_chunks(
     work: Callable[[Mapping[str, Any], Chunk], None],
     chunks: Iterable[Chunk],
     problem: Problem,
-    vocabulary_dir: pathlib.Path,
+    vocabulary_dir: Path,
     processes: int | None,
     report_done: Callable[[int], None],
 ) -> None:
@@ -284,7 +281,7 @@ def encode_chunks(
 def module_folder(problem: Problem) -> str:
     """Return the import folder of a problem's module, for new processes."""
     top = sys.modules[type(problem).__module__.partition(".")[0]]
-    file = pathlib.Path(getattr(top, "__file__", None) or __file__)
+    file = Path(getattr(top, "__file__", None) or __file__)
     return str(file.parent.parent if file.stem == "__init__" else file.parent)
 
 

@@ -11,11 +11,11 @@ import errno
 import functools
 import json
 import os
-import pathlib
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import filelock
@@ -80,7 +80,7 @@ class DataGenerator:
             )
         if self.problem.reversed:
             self.problem = self.problem.reverse()
-        self._folder = pathlib.Path(self.data_dir).expanduser()
+        self._folder = Path(self.data_dir).expanduser()
 
     def run(self, overwrite: bool = False) -> Manifest:
         """Generate the data unless valid data exists, or `overwrite` it."""
@@ -94,7 +94,7 @@ class DataGenerator:
                     return manifest
                 return self._generate(overwrite)
         except OSError as error:
-            path = pathlib.Path(error.filename or self._folder)
+            path = Path(error.filename or self._folder)
             is_parent = path in self._folder.parents
             if not (is_parent or path.is_relative_to(self._folder)):
                 raise  # an error of the corpus
@@ -132,12 +132,9 @@ class DataGenerator:
             # An unreadable manifest will be replaced.
             with contextlib.suppress(T2TLiteError):
                 seed = Manifest.load(self._folder, self.problem).seed
+        folders = self.raw_dir, self._folder / "downloads" / name
         raw = RawFiles(
-            self.problem.files,
-            self.raw_dir,
-            self._folder / "downloads" / name,
-            self.progress,
-            self.tfds_dir,
+            self.problem.files, *folders, self.progress, self.tfds_dir
         )
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
             raise T2TLiteError(f"`raw_dir`: {raw.raw_dir} is not a folder.")
@@ -272,9 +269,7 @@ class UnfinishedJob:
     files that `raw` has recorded are the same.
     """
 
-    def __init__(
-        self, folder: pathlib.Path, identity: dict[str, Any], raw: RawFiles
-    ):
+    def __init__(self, folder: Path, identity: dict[str, Any], raw: RawFiles):
         self.folder, self.raw = folder, raw
         self._identity = json.loads(json.dumps(identity))
 
@@ -322,18 +317,15 @@ class UnfinishedJob:
 
 
 def shard_paths(
-    encoder: encode.SplitEncoder, folder: pathlib.Path, count: int
-) -> list[pathlib.Path]:
+    encoder: encode.SplitEncoder, folder: Path, count: int
+) -> list[Path]:
     """Return the paths of the `count` shards of a split."""
     prefix = f"{encoder.problem.base_name}-{encoder.split}"
     return [folder / f"{prefix}-{k:05d}-of-{count:05d}" for k in range(count)]
 
 
 def write_shard(
-    path: pathlib.Path,
-    encoder: encode.SplitEncoder,
-    index: Any,
-    records: list[bytes],
+    path: Path, encoder: encode.SplitEncoder, index: Any, records: list[bytes]
 ) -> tuple[encode.Counts, ShardRecord]:
     """Write the records of a shard in order, without duplicates if filtered.
 
@@ -355,7 +347,7 @@ def write_shard(
     return counts, describe_shard(path, len(kept))
 
 
-def describe_shard(path: pathlib.Path, examples: int) -> ShardRecord:
+def describe_shard(path: Path, examples: int) -> ShardRecord:
     """Return the record of a shard file."""
     size = path.stat().st_size
     return ShardRecord(path.name, examples, size, sha256_of(path))
@@ -395,7 +387,7 @@ def versions() -> dict[str, str]:
 
 
 def describe_vocabulary(
-    folder: pathlib.Path, problem: Problem
+    folder: Path, problem: Problem
 ) -> dict[str, dict[str, Any]]:
     """Return sha256 and size in bytes of each vocabulary file by name."""
     paths = [folder / name for name in set(problem.vocabulary_files().values())]
@@ -406,7 +398,7 @@ def describe_vocabulary(
 
 
 def _move_into_place(
-    folder: pathlib.Path, data_dir: pathlib.Path, problem: Problem
+    folder: Path, data_dir: Path, problem: Problem
 ) -> Manifest:
     """Rename complete files into the data folder, the manifest last.
 

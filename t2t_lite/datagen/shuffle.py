@@ -6,9 +6,9 @@ a time is in memory.
 """
 
 import json
-import pathlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,14 +39,14 @@ def shard_of(keys: np.ndarray, shards: int, is_shuffled: bool) -> np.ndarray:
     return (keys - np.uint64(1)) // np.uint64(SHARD_PAIRS)
 
 
-def chunk_path(folder: pathlib.Path, chunk: Chunk) -> pathlib.Path:
+def chunk_path(folder: Path, chunk: Chunk) -> Path:
     """Return the path of an encoded chunk."""
     return folder / f"chunk-{chunk.number:05d}"
 
 
 def write_chunk(
     encoder: SplitEncoder,
-    folder: pathlib.Path,
+    folder: Path,
     encoders: Mapping[str, Any],
     chunk: Chunk,
 ) -> None:
@@ -63,23 +63,22 @@ def write_chunk(
         file.write(b"".join([records[i] for i in order.tolist()]))
 
 
-def read_counts(path: pathlib.Path) -> Counts:
+def read_counts(path: Path) -> Counts:
     """Return the counts of a chunk."""
     with open(path, "rb") as file:
         return Counts(**json.loads(file.readline())[1])
 
 
 def read_shards(
-    paths: Sequence[pathlib.Path], shards: int, is_shuffled: bool
+    paths: Sequence[Path], shards: int, is_shuffled: bool
 ) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """Yield INDEX [records] and the records of each shard, unsorted."""
     starts = [_find_shards(path, shards, is_shuffled) for path in paths]
     for shard in range(shards):
         indices = [np.zeros(0, INDEX)]
         records: list[bytes] = []
-        for path, (index_starts, data_starts) in zip(
-            paths, starts, strict=True
-        ):
+        for path, offsets in zip(paths, starts, strict=True):
+            index_starts, data_starts = offsets
             with open(path, "rb") as file:
                 file.seek(index_starts[shard])
                 count = index_starts[shard + 1] - index_starts[shard]
@@ -90,9 +89,7 @@ def read_shards(
         yield np.concatenate(indices), records
 
 
-def _find_shards(
-    path: pathlib.Path, shards: int, is_shuffled: bool
-) -> tuple[np.ndarray, np.ndarray]:
+def _find_shards(path, shards, is_shuffled):
     """Return the byte offsets of the shards in the index and in the records."""
     with open(path, "rb") as file:
         count, _ = json.loads(file.readline())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from t2t_lite.errors import UsageError
+from t2t_lite.validators import check, integer, optional
 
 Item = TypeVar("Item")
 Piece = TypeVar("Piece")
@@ -22,8 +22,6 @@ _BATCHES_PER_CHUNK = 16
 _MIN_TOKENS = 8
 _TYPICAL_TOKENS = 32  # tokens of a text, to estimate the size of a chunk
 _FLUSH_SECONDS = 0.02  # how long a chunk waits for the next item
-
-
 _END: Any = object()  # marks the end of a stream
 
 
@@ -31,28 +29,23 @@ _END: Any = object()  # marks the end of a stream
 class Batching:
     """Limits of a batch.
 
-    Attributes:
-      size: maximum number of texts; None: 64, or unlimited if `tokens` is set.
-      tokens: maximum number of positions, padding and EOS included. A longer
-        text is a batch of its own.
-      flush_early: process the items that have arrived when the stream pauses.
-        If False, batches do not depend on the time of arrival.
-
     Raises:
       UsageError: `size` or `tokens` is less than 1.
     """
 
+    # Maximum number of texts; None: 64, or unlimited if `tokens` is set.
     size: int | None = None
+    # Maximum number of positions, padding and EOS included. A longer text is a
+    # batch of its own.
     tokens: int | None = None
+    # Process the items that have arrived when the stream pauses. If False,
+    # batches do not depend on the time of arrival.
     flush_early: bool = True
 
     def __post_init__(self) -> None:
         for name in ("size", "tokens"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(
-                    f"batch_{name} must be at least 1 (got {value})."
-                )
+            check(f"batch_{name}", value, optional(integer(1)))
 
     def chunk(self, workers: int) -> int:
         """Return the number of items to sort together."""

@@ -45,8 +45,7 @@ _String = Annotated[
     str, condition("a string", lambda value: isinstance(value, str))
 ]
 _Phrases = Annotated[
-    tuple[str, ...],
-    Validator("a list of non-empty strings", _parse_phrases),
+    tuple[str, ...], Validator("a list of non-empty strings", _parse_phrases)
 ]
 _Id = Annotated[str | int, condition("a string or a whole number", _is_id)]
 _Seed = Annotated[int, integer(0, 2**63 - 1)]
@@ -54,20 +53,12 @@ _Seed = Annotated[int, integer(0, 2**63 - 1)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Line:
-    """Base class of a validated record, which may come from a line of JSON.
+    """Base class of a validated record, which may come from a line of JSON."""
 
-    Attributes:
-      SIDES: names of the text fields, the source first.
-      id: identifier that is copied to the result.
-      error: reason why the record is invalid; it becomes the result.
-      tag: tag to put before the source text; see `tokenizers.tags`.
-    """
-
-    SIDES: ClassVar[tuple[str, ...]]
-
-    id: _Id | None = None
-    error: _String | None = None
-    tag: _String = ""
+    SIDES: ClassVar[tuple[str, ...]]  # names of the text fields, source first
+    id: _Id | None = None  # copied to the result
+    error: _String | None = None  # why the record is invalid; also the result
+    tag: _String = ""  # to put before the source text; see `tokenizers.tags`
 
     def __post_init__(self) -> None:
         validators.validate(self)

@@ -68,7 +68,9 @@ class Result:
         The keys of a scored pair and of its target are in one object, whose
         `tokens` is the number of target tokens.
         """
-        record: dict[str, Any] = {"line": self.line, "id": self.id}
+        record: dict[str, Any] = {"line": self.line}
+        if self.id is not None:
+            record["id"] = self.id
         if self.error is not None:
             record["error"] = self.error
         else:
@@ -80,8 +82,6 @@ class Result:
                 record["tokens"] = len(pair["tokens"])
             else:
                 record["hypotheses"] = hypotheses
-        if self.id is None:
-            del record["id"]
         # Lone surrogates, which an id may contain, are escaped.
         text = json.dumps(record, ensure_ascii=False)
         return text.encode("utf-8", "backslashreplace").decode()
@@ -100,9 +100,7 @@ class Result:
             if each.log_probability is not None:
                 text = f"{each.score:.6f}"
             if each.alignment is not None:
-                pairs = (
-                    f"{source}-{target}" for source, target in each.alignment
-                )
+                pairs = (f"{source}-{end}" for source, end in each.alignment)
                 text = f"{text} ||| {' '.join(pairs)}"
             texts.append(text)
         return "\t".join(texts)
@@ -172,11 +170,9 @@ def concat_sentences(
 
 def _strip_padding(tokens: np.ndarray) -> list[int]:
     """Return ids [L] up to EOS; without EOS, strip only trailing zeros."""
-    from t2t_lite.tokenizers.base import EOS_ID, PAD_ID  # imports TensorFlow
+    from t2t_lite.tokenizers.base import EOS_ID  # imports TensorFlow
 
     ids = tokens.tolist()
     if EOS_ID in ids:
         return ids[: ids.index(EOS_ID) + 1]
-    while ids and ids[-1] == PAD_ID:
-        ids.pop()
-    return ids
+    return np.trim_zeros(tokens, "b").tolist()

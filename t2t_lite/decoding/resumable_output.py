@@ -7,15 +7,15 @@ import contextlib
 import fcntl
 import json
 import os
-import pathlib
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError, UsageError
 
 
-def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+def partial_paths(path: Path) -> tuple[Path, Path]:
     """Return the paths of the partial file and of its options file."""
     partial = path.with_name(f"{path.name}.partial")
     return partial, path.with_name(f"{path.name}.partial.json")
@@ -23,7 +23,7 @@ def partial_paths(path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 @contextlib.contextmanager
 def open_resumable(
-    path: pathlib.Path,
+    path: Path,
     options: Mapping[str, Any] | None,
     overwrite: bool = False,
     note: Callable[[str], None] = lambda text: None,

@@ -10,11 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.batching import (
-    DEFAULT_BATCHING,
-    Batching,
-    map_sorted,
-)
+from t2t_lite.decoding.batching import DEFAULT_BATCHING, Batching, map_sorted
 from t2t_lite.decoding.requests import Pair, Request
 from t2t_lite.decoding.results import (
     Hypothesis,
@@ -23,7 +19,6 @@ from t2t_lite.decoding.results import (
     hypotheses_of,
 )
 from t2t_lite.decoding.search.scores import is_possible
-from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.token_info import TokenDetails
 from t2t_lite.decoding.translator import Engine, prepare
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -49,8 +44,6 @@ _MAX_REPLICAS = 4  # replicas on CPUs; each needs memory for a batch
 _SMALL_MODEL = 256
 
 Made = TypeVar("Made")
-
-
 # The hypotheses of a text, and whether it was truncated.
 _Output: TypeAlias = tuple[Sequence[Hypothesis], bool]
 
@@ -105,7 +98,7 @@ def translate_lines(
     Raises:
       T2TLiteError: the model's scores are not finite.
     """
-    replicas, note = translator, note or log_note
+    replicas, note = translator, note or _log_note
     if not isinstance(replicas, Sequence):
         replicas = [Replica(replicas)]
     engine = replicas[0].translator
@@ -181,8 +174,7 @@ def _note_violations(line, hypotheses, note):
                 note(line, message.format(", ".join(texts)))
 
 
-def log_note(number: int, message: str) -> None:
-    """Log a warning about a line."""
+def _log_note(number, message):
     logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
 
 
@@ -239,12 +231,7 @@ def _run_graph(engine, batch, num_hypotheses):
     return outputs | {"outputs": targets}
 
 
-def _read_outputs(
-    engine: Engine,
-    batch: Sequence[Any],
-    outputs: dict[str, tf.Tensor],
-    details: TokenDetails | None,
-) -> list[_Output]:
+def _read_outputs(engine, batch, outputs, details):
     """Convert the outputs of a graph for requests or pairs."""
     sources = [getattr(item, item.SIDES[0]) for item in batch]
     if details:
@@ -263,13 +250,7 @@ def _read_outputs(
     return found
 
 
-def _join(
-    line: int,
-    item: Request | Pair,
-    outputs: Sequence[_Output],
-    engine: Engine,
-    note: Callable[[int, str], None],
-) -> Result:
+def _join(line, item, outputs, engine, note):
     """Return the result of an item from the hypotheses of its sentences."""
     hypotheses: Sequence[Hypothesis] = ()
     for hypotheses, _ in outputs:
@@ -290,9 +271,7 @@ def _join(
     return Result(line, source, hypotheses, item.id, item.error, truncated)
 
 
-def _batch_options(
-    requests: Sequence[Request], settings: SearchSettings
-) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+def _batch_options(requests, settings):
     """Return the request options of a batch for `Translator.translate`."""
     options = {}
     for name in {name for request in requests for name in request.options()}:

@@ -20,6 +20,8 @@ from t2t_lite.tokenizers.base import EOS_ID, words_of_prefixes
 from t2t_lite.validators import check, one_of, optional
 
 _ALIGNMENT = optional(one_of("words"))
+_TEXTS = tf.TensorSpec([None], tf.string)
+_TOKENS = tf.TensorSpec([None, None], tf.int32)
 _NONE = -1  # index of a source token that does not exist
 END = "⟨end⟩"  # displayed for EOS
 
@@ -93,27 +95,19 @@ class TokenDetails:
         }
 
     def _new_graph(self, translator):
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None], tf.string),
-                tf.TensorSpec([None, None], tf.int32),
-            ],
-            autograph=False,
-        )
+        @tf.function(input_signature=[_TEXTS, _TOKENS], autograph=False)
         def compute(texts, tokens):
             inputs, _, _ = encode_sources(translator, texts)
             features = {"inputs": inputs, "targets": tokens}
             outputs = {}
             if self._scores:
-                outputs["token_log_probabilities"] = (
-                    translator.model.token_log_probs(features)
-                )
+                scores = translator.model.token_log_probs(features)
+                outputs["token_log_probabilities"] = scores
             if self._aligns:
                 layers = attention_weights(translator.single_model, features)
                 weights = layers["cross"][self._layer - 1]  # [B, H, T, S]
-                outputs["sources"] = argmax_alignment(
-                    tf.reduce_mean(weights, axis=1), inputs, tokens
-                )
+                mean = tf.reduce_mean(weights, axis=1)  # of the heads
+                outputs["sources"] = argmax_alignment(mean, inputs, tokens)
             return outputs
 
         return compute

@@ -226,9 +226,8 @@ class Translator(tf.Module):
         features, lengths, truncated = self.encode_pairs(sources, targets)
         token_log_probs = self.model.token_log_probs(features)
         log_probs = tf.reduce_sum(token_log_probs, axis=-1)
-        penalty = length_penalty(
-            tf.cast(lengths, tf.float32), self.settings.alpha
-        )
+        sizes = tf.cast(lengths, tf.float32)
+        penalty = length_penalty(sizes, self.settings.alpha)
         return {
             "log_probabilities": log_probs,
             "scores": log_probs / penalty,
@@ -262,9 +261,8 @@ class Translator(tf.Module):
         if settings.sample:  # [B * N, 1, ...] -> [B, N, ...], best first
             shape = [tf.size(limits), num_hypotheses]
             tokens = tf.reshape(tokens, [*shape, tf.shape(tokens)[2]])
-            scores, order = tf.math.top_k(
-                tf.reshape(scores, shape), num_hypotheses
-            )
+            scores = tf.reshape(scores, shape)
+            scores, order = tf.math.top_k(scores, num_hypotheses)
             tokens = tf.gather(tokens, order, batch_dims=1)
         shape = tf.shape(tokens)
         outputs = self.target_encoder.decode_tf(  # [B, N, L] -> [B * N, L]

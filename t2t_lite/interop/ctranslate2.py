@@ -12,10 +12,10 @@ FOLDER/model.bin, config.json, *_vocabulary.json   files of CTranslate2
 
 import copy
 import json
-import pathlib
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 import ml_dtypes
@@ -66,20 +66,20 @@ def require_runnable(translator: Translator) -> None:
     attention = translator.single_model.decoder_layers[0].self_attention
     window, encoding = hparams.attention_window, hparams.position_encoding
     is_relative = hparams.max_relative_position is not None
+    is_known = not is_relative or encoding == "none"
+    known = "position_encoding=none with max_relative_position"
     depths = attention.key_depth, attention.value_depth
     for is_supported, rule, got in (
         (window is None, "attention_window=none", window),
-        (
-            not is_relative or encoding == "none",
-            "position_encoding=none with max_relative_position",
-            encoding,
-        ),
+        (is_known, known, encoding),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
         if not is_supported:
             raise UsageError(f"CTranslate2 requires {rule} (got {got}).")
-    _check_options(set(translator.settings.changed()) - {"beam_size", "alpha"})
+    _check_options(
+        translator.settings.changed().keys() - {"beam_size", "alpha"}
+    )
 
 
 def _check_options(options: Iterable[str]) -> None:
@@ -101,7 +101,7 @@ def write_ctranslate2(
       T2TLiteError: CTranslate2 is not installed.
     """
     require_runnable(translator)
-    folder = pathlib.Path(folder)
+    folder = Path(folder)
     spec = _build_spec(translator)
     spec.validate()
     # CTranslate2 would need PyTorch to convert weights to bfloat16.
@@ -109,10 +109,9 @@ def write_ctranslate2(
     spec.optimize(quantization.replace("bfloat16", "float32"))
     for name, value in spec.variables().items() if is_bfloat16 else ():
         is_alias = isinstance(value, str)
-        if not (
-            is_alias or name.endswith("_scale") or value.dtype != "float32"
-        ):
-            value.array = value.array.astype(ml_dtypes.bfloat16)
+        if is_alias or name.endswith("_scale") or value.dtype != "float32":
+            continue
+        value.array = value.array.astype(ml_dtypes.bfloat16)
     spec.save(str(folder))
     source, target = translator.source_encoder, translator.target_encoder
     for path in {source.path, target.path}:
@@ -281,7 +280,7 @@ class CTranslate2Translator:
     constraint: Any = None
 
     def __init__(self, folder: PathLike, searches: int = 1):
-        path = pathlib.Path(folder, _SETTINGS)
+        path = Path(folder, _SETTINGS)
         try:
             settings = json.loads(path.read_text("utf-8"))
             names = settings["vocabularies"]
@@ -293,10 +292,8 @@ class CTranslate2Translator:
             raise T2TLiteError(
                 f"{path} is missing or damaged: export again."
             ) from error
-        encoders = {
-            name: open_vocabulary(path.with_name(name))
-            for name in {source, target}
-        }
+        names = {source, target}
+        encoders = {n: open_vocabulary(path.with_name(n)) for n in names}
         self.source_encoder = encoders[source]
         self.target_encoder = encoders[target].for_targets()
         self._searches = searches
@@ -423,9 +420,7 @@ class CTranslate2Translator:
             found[row] = self._sort_by_score(result)
         return found
 
-    def _translate(
-        self, sources: Sequence[list[str]], max_length: int
-    ) -> list[Any]:
+    def _translate(self, sources, max_length):
         beam_size = self.settings.beam_size
         finished = beam_size * (_PATIENCE if beam_size > 1 else 1)
         return self._engine.translate_batch(
@@ -445,9 +440,8 @@ class CTranslate2Translator:
     def _sort_by_score(self, result: Any) -> list[_Hypothesis]:
         """Sort hypotheses by our score; hypotheses without EOS come last."""
         found = []
-        for names, log_prob in zip(
-            result.hypotheses, result.scores, strict=True
-        ):
+        pairs = zip(result.hypotheses, result.scores, strict=True)
+        for names, log_prob in pairs:
             # The name of an id beyond the vocabulary is the id.
             ids = [int(self._target_ids.get(name, name)) for name in names]
             penalty = length_penalty(len(ids), self.settings.alpha)

@@ -6,11 +6,11 @@ units are permuted in all weights. An import also permutes the ids.
 
 import importlib
 import json
-import pathlib
 import pickle
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,9 +92,7 @@ _NAMES = {
 _TABLES = r"(model\.)?(shared|(en|de)coder\.embed_tokens|lm_head)\.weight"
 
 
-def import_huggingface(
-    name: str, output_dir: pathlib.Path, seed: int = 1
-) -> Run:
+def import_huggingface(name: str, output_dir: Path, seed: int = 1) -> Run:
     """Convert a MarianMT model to a run for decoding, training and export.
 
     The name is a folder, or a model of the Hugging Face Hub.
@@ -129,7 +127,7 @@ def import_huggingface(
     options |= {"name": "marian", "vocabulary": f"{output_dir}/{_VOCABULARY}"}
     problem = registry.problem("text").with_options(options)
     with tempfile.TemporaryDirectory(prefix="t2t_lite_") as temporary:
-        path = pathlib.Path(temporary, _VOCABULARY)
+        path = Path(temporary, _VOCABULARY)
         pieces = sorted(ids, key=ids.__getitem__)
         pieces = [pieces[index] for index in order]
         pack_vocabulary(path, source, target, pieces)
@@ -150,14 +148,14 @@ def import_huggingface(
     return run
 
 
-def _find_folder(name: str) -> pathlib.Path:
+def _find_folder(name: str) -> Path:
     """Return a local folder, or download a model of the Hub."""
-    if (folder := pathlib.Path(name).expanduser()).is_dir():
+    if (folder := Path(name).expanduser()).is_dir():
         return folder
     download = _load("huggingface_hub").snapshot_download
     try:
         for patterns in (["*.json", "*.spm", _FILES[0]], [_FILES[1]]):
-            folder = pathlib.Path(download(name, allow_patterns=patterns))
+            folder = Path(download(name, allow_patterns=patterns))
             if (folder / _FILES[0]).is_file():
                 break
     except (OSError, ValueError) as error:  # all errors of the Hub
@@ -179,7 +177,7 @@ def _load(module: str) -> Any:
         ) from error
 
 
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text("utf-8")))
     except (ValueError, TypeError, RecursionError) as error:
@@ -195,10 +193,10 @@ def _require(required: Mapping[str, Any], found: Mapping[str, Any]) -> None:
             )
 
 
-def _read_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
+def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
     """Return the weights by their names, float32."""
     paths = [folder / name for name in _FILES]
-    path = next(filter(pathlib.Path.is_file, paths), paths[0])
+    path = next(filter(Path.is_file, paths), paths[0])
     safetensors = _load("safetensors.numpy")
     try:
         if path.name == _FILES[0]:
@@ -214,9 +212,7 @@ def _read_tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
     return {name: x.astype(np.float32) for name, x in tensors.items()}
 
 
-def _order_of_ids(
-    ids: Mapping[str, int], settings: Mapping[str, Any]
-) -> list[int]:
+def _order_of_ids(ids, settings):
     """Return the model's id of each id of the run; without `_START`."""
     special = [ids[token] for token in SPECIAL_TOKENS]
     start = settings["decoder_start_token_id"]
@@ -330,7 +326,7 @@ def write_huggingface(
     _require(_EXPORTABLE | dict.fromkeys(_DEPTHS, depth), found)
     if model.hparams.norm_epsilon > _NORM_EPSILON:
         _require({"norm_epsilon": _NORM_EPSILON}, found)
-    safetensors, folder = _load("safetensors.numpy"), pathlib.Path(folder)
+    safetensors, folder = _load("safetensors.numpy"), Path(folder)
     names, start = token_names(encoder, model.vocab_sizes[0]), PAD_ID
     if not model.hparams.learned_start:
         start = len(names)
@@ -366,14 +362,13 @@ def write_huggingface(
         "clean_up_tokenization_spaces": False,
     }
     ids = {name: index for index, name in enumerate(names)}
-    for name, content in {
-        **{"config.json": config, _SETTINGS: settings},
-        **{_TOKENIZER: tokenizer, "vocab.json": ids},
-    }.items():
+    contents = {"config.json": config, _SETTINGS: settings}
+    contents |= {_TOKENIZER: tokenizer, "vocab.json": ids}
+    for name, content in contents.items():
         files.write_json(folder / name, content)
     for name in _MODELS:
-        content = getattr(encoder, "models", {}).get(name)
-        write_vocabulary(folder / name, content or encoder.path.read_bytes())
+        spm = getattr(encoder, "models", {}).get(name)
+        write_vocabulary(folder / name, spm or encoder.path.read_bytes())
     tensors, metadata = _tensors_of(model), {"format": "pt"}
     safetensors.save_file(tensors, folder / _FILES[0], metadata)
 

@@ -171,7 +171,6 @@ def score_lines(
             f"{len(gold_lines)} lines in {gold_name} and "
             f"{len(test_lines)} in {test_name})."
         )
-
     scores = []
     for number, pair in enumerate(zip(gold_lines, test_lines, strict=True), 1):
         gold = list(parse_trees(pair[:1], gold_name, number))
@@ -244,14 +243,9 @@ def _read(trees, parameters, kept=None):
         else:
             last = opened.pop()
             brackets[last] = brackets[last]._replace(end=len(leaves))
+    deleted = set().union(*map(parameters.equal_to, parameters.deleted_labels))
     counted = [
-        x
-        for x in brackets
-        if x.start < x.end
-        and not any(
-            parameters.same_label(x.label, deleted)
-            for deleted in parameters.deleted_labels
-        )
+        x for x in brackets if x.start < x.end and x.label not in deleted
     ]
     return _Sentence(leaves, counted, length, quotes)
 
@@ -361,6 +355,7 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
     }
     matched, gold, test, *_ = counts.values()
     crossing = [score.crossing for score in valid]
+    few_crossing = sum(x <= 2 for x in crossing)
     complete = sum(x.matched == x.gold == x.test for x in valid)
     return {
         "sentences": len(scores),
@@ -373,9 +368,7 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
         "complete_match": percent(complete, len(valid)),
         "average_crossing": percent(sum(crossing), len(valid)) / 100,
         "no_crossing": percent(crossing.count(0), len(valid)),
-        "two_or_less_crossing": percent(
-            sum(x <= 2 for x in crossing), len(valid)
-        ),
+        "two_or_less_crossing": percent(few_crossing, len(valid)),
         "tagging_accuracy": percent(counts["correct_tags"], counts["words"]),
         **{
             name if name in ("words", "correct_tags") else f"{name}_brackets": n

@@ -56,9 +56,7 @@ def linearize(tree: Tree, keep_tags: bool = False) -> list[str]:
 
 
 def delinearize(
-    tokens: Sequence[str],
-    words: Sequence[str],
-    correct_tags: bool = False,
+    tokens: Sequence[str], words: Sequence[str], correct_tags: bool = False
 ) -> tuple[Tree, Counter[str]]:
     """Convert tokens to a tree over the words; repair invalid sequences.
 

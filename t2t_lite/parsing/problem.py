@@ -7,10 +7,10 @@ section 6.3; arXiv:1412.7449).
 import collections
 import dataclasses
 import itertools
-import pathlib
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from t2t_lite.corpus.download import RawFiles
@@ -19,25 +19,8 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import PUNCTUATION, delinearize, linearize
-from t2t_lite.parsing.trees import (
-    NO_TAG,
-    OPEN,
-    TOP,
-    Tree,
-    fold,
-    format_tree,
-    read_trees,
-    strip_annotation,
-    walk,
-)
 from t2t_lite.problem import Problem, ProblemOptions
-from t2t_lite.validators import (
-    Validator,
-    file_path,
-    integer,
-    real,
-    setting,
-)
+from t2t_lite.validators import Validator, file_path, integer, real, setting
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?", re.ASCII)
 _WORD = re.compile(r"\S+", re.ASCII)
@@ -203,12 +186,12 @@ class ParsingProblem(Problem):
 
         size = self.settings.vocab_size or self._layout(raw).vocab_size
         SentencePieceTokenizer.train(
-            sources(), size, pathlib.Path(data_dir) / files["inputs"], seed
+            sources(), size, Path(data_dir) / files["inputs"], seed
         )
         labels = {token[1:] for token in tokens if token[0] in "()"}
         ClosedVocabulary.write(
             [*self._declared_tokens(), *sorted({*tokens, *_brackets(labels)})],
-            pathlib.Path(data_dir) / files["targets"],
+            Path(data_dir) / files["targets"],
         )
 
     def check_sources(self, raw: RawFiles) -> None:
@@ -246,7 +229,7 @@ class ParsingProblem(Problem):
         if not words:
             return "", {"repairs": {}}
         tree, repairs = delinearize(output.split(), words, correct_tags=True)
-        return format_tree(tree), {"repairs": dict(repairs)}
+        return trees.format_tree(tree), {"repairs": dict(repairs)}
 
     def evaluate(
         self,
@@ -262,9 +245,8 @@ class ParsingProblem(Problem):
         from t2t_lite.parsing.bracket_f1 import percent, report, score_trees
 
         scores, repairs = [], []
-        for source, reference, output in zip(
-            sources, references, outputs, strict=True
-        ):
+        sentences = zip(sources, references, outputs, strict=True)
+        for source, reference, output in sentences:
             words = _words(source)
             gold, _ = delinearize(reference.split(), words)
             test, counts = delinearize(output.split(), words, correct_tags=True)
@@ -333,11 +315,13 @@ class ParsingProblem(Problem):
     def _declared_tokens(self):
         """Return the tokens that targets may contain, in the order of ids."""
         tags = self.tags if self.keeps_tags else ()
-        brackets = _brackets((TOP, *self.labels))
-        return list(dict.fromkeys((NO_TAG, *PUNCTUATION, *tags, *brackets)))
+        brackets = _brackets((trees.TOP, *self.labels))
+        return list(
+            dict.fromkeys((trees.NO_TAG, *PUNCTUATION, *tags, *brackets))
+        )
 
 
-def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
+def numbered_files(folder: PathLike, stem: str) -> dict[int, Path]:
     """Find the files of a treebank, sorted by number, also in subfolders.
 
     Example, for the stem "wsj_": `wsj/02/wsj_0201.mrg` has the number 201.
@@ -350,8 +334,8 @@ def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
         rf"{re.escape(stem)}(\d+)(?:\.(?:mrg|mrgs|txt|trees?))?(?:{suffixes})?",
         re.ASCII | re.IGNORECASE,
     )
-    files: dict[int, pathlib.Path] = {}
-    for path in sorted(pathlib.Path(folder).rglob(f"{stem}*")):
+    files: dict[int, Path] = {}
+    for path in sorted(Path(folder).rglob(f"{stem}*")):
         match = name.fullmatch(path.name)
         if not match or not path.is_file():
             continue
@@ -371,17 +355,15 @@ def numbered_files(folder: PathLike, stem: str) -> dict[int, pathlib.Path]:
     return dict(sorted(files.items()))
 
 
-def _select_files(
-    files: Mapping[int, pathlib.Path], numbers: str
-) -> list[pathlib.Path]:
+def _select_files(files: Mapping[int, Path], numbers: str) -> list[Path]:
     """Select files by numbers such as "1-9+12"."""
     selected = {*itertools.chain(*_parse_numbers(numbers))}
     return [path for number, path in files.items() if number in selected]
 
 
 def exchange_constituents(
-    whole_trees: Iterable[Tree | None], copies: int
-) -> Iterator[Tree | None]:
+    whole_trees: Iterable[trees.Tree | None], copies: int
+) -> Iterator[trees.Tree | None]:
     """Yield all trees, then copies of them with exchanged constituents.
 
     In a copy, a fifth of the constituents and words, selected at random with a
@@ -395,8 +377,8 @@ def exchange_constituents(
     yield from originals
     nodes = collections.defaultdict(list)
     for tree in filter(None, originals):
-        for event, parent in walk(tree):
-            for node in parent.children if event is OPEN else ():
+        for event, parent in trees.walk(tree):
+            for node in parent.children if event is trees.OPEN else ():
                 nodes[parent.label, node.label].append(node)
     generator = random.Random(0)
 
@@ -412,7 +394,7 @@ def exchange_constituents(
 
     for _ in range(copies):
         for tree in filter(None, originals):
-            yield fold(tree, lambda leaf: leaf, exchange)
+            yield trees.fold(tree, lambda leaf: leaf, exchange)
 
 
 def interleave(
@@ -442,8 +424,8 @@ def _trees(files, raw):
     """Read stripped trees from files, and record the files as sources."""
     for path in files:
         raw.record_source(path)
-    read = itertools.chain.from_iterable(map(read_trees, files))
-    return map(strip_annotation, read)
+    read = itertools.chain.from_iterable(map(trees.read_trees, files))
+    return map(trees.strip_annotation, read)
 
 
 def _brackets(labels):

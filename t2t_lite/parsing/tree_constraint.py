@@ -9,17 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from t2t_lite.decoding.search.logits_processors import (
-    LogitsProcessor,
-    mask_logits,
-)
+from t2t_lite.decoding.search import logits_processors
 from t2t_lite.ops import gather_rows
 from t2t_lite.parsing.linearize import (
     MARKS_OR_WORDS,
     PUNCTUATION,
     PUNCTUATION_TAGS,
 )
-from t2t_lite.tokenizers.base import EOS_ID
+from t2t_lite.tokenizers.base import EOS_ID, lookup_table
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
 MAX_OPEN_BRACKETS = 100
@@ -54,13 +51,7 @@ class TreeConstraint(tf.Module):
             **{mark: tags[tag] for mark, tag in PUNCTUATION_TAGS.items()},
             **dict.fromkeys(MARKS_OR_WORDS, _WORD_OR_MARK),
         }
-        self._classes = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(list(classes)),
-                tf.constant(list(classes.values()), tf.int32),
-            ),
-            default_value=_WORD,
-        )
+        self._classes = lookup_table(classes, _WORD)
         special = len(SPECIAL_TOKENS)
         signs = {"(": _OPENING, ")": _CLOSING}
         types = [signs.get(token[0], _LEAF) for token in tokens[special:]]
@@ -88,7 +79,7 @@ class TreeConstraint(tf.Module):
 
     def constrain(
         self, texts: tf.Tensor, max_lengths: tf.Tensor
-    ) -> tuple[LogitsProcessor, tf.Tensor]:
+    ) -> tuple[logits_processors.LogitsProcessor, tf.Tensor]:
         """Return a logits processor that allows only trees over the words.
 
         Args:
@@ -100,9 +91,8 @@ class TreeConstraint(tf.Module):
           for texts without words.
         """
         words = tf.strings.split(texts)
-        classes = words.with_flat_values(
-            self._classes.lookup(words.flat_values)
-        )
+        flat = self._classes.lookup(words.flat_values)
+        classes = words.with_flat_values(flat)
         counts = tf.cast(words.row_lengths(), tf.int32)
         max_lengths = tf.maximum(max_lengths, counts + _MIN_OTHER_TOKENS)
         max_lengths = tf.where(counts > 0, max_lengths, 0)
@@ -129,7 +119,7 @@ class TreeConstraint(tf.Module):
         return tf.strings.strip(trees)
 
 
-class _TreeLogitsProcessor(LogitsProcessor):
+class _TreeLogitsProcessor(logits_processors.LogitsProcessor):
     """Logits processor that masks tokens that cannot lead to a valid tree."""
 
     renormalizes = True
@@ -154,7 +144,7 @@ class _TreeLogitsProcessor(LogitsProcessor):
         # The model's V may be rounded up; the additional ids are masked.
         extra_ids = logits.shape[-1] - len(self.constraint.token_types)
         allowed = tf.pad(allowed, [[0, 0], [0, 0], [0, extra_ids]])
-        return mask_logits(logits, ~allowed), own_state
+        return logits_processors.mask_logits(logits, ~allowed), own_state
 
     def _advance(self, own_state, ids):
         """Return the own state after ids [B, K]; padding has no effect."""
@@ -197,10 +187,8 @@ class _TreeLogitsProcessor(LogitsProcessor):
             self.constraint.token_types == _CLOSING
         )
         last = tf.maximum(tf.shape(self.word_classes)[1] - 1, 0)
-        classes = gather_rows(
-            state.select_rows(self.word_classes),
-            tf.clip_by_value(leaves, 0, last),
-        )
+        classes = state.select_rows(self.word_classes)
+        classes = gather_rows(classes, tf.clip_by_value(leaves, 0, last))
         leaf = tf.gather(self.constraint.leaves, classes)  # [B, K] -> [B, K, V]
         may_take = is_open & (left > 0)
         may_end = (depth < 1) & (left < 1)

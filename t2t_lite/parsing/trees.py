@@ -249,12 +249,9 @@ def _make_tree(contents):
 
 def _without_tags(tree):
     """Turn the tag of each word into a constituent with one XX word."""
-    return fold(
-        tree,
-        lambda leaf: (
-            leaf
-            if leaf.label == NO_TAG
-            else Tree(leaf.label, (Tree(NO_TAG, (), leaf.word),))
-        ),
-        lambda bracket, children: bracket._replace(children=tuple(children)),
-    )
+
+    def nest(leaf):
+        word = Tree(NO_TAG, (), leaf.word)
+        return word if leaf.label == NO_TAG else Tree(leaf.label, (word,))
+
+    return fold(tree, nest, lambda node, each: Tree(node.label, tuple(each)))

@@ -9,9 +9,9 @@ import inspect
 import itertools
 import json
 import operator
-import pathlib
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from t2t_lite.corpus import filters
@@ -166,7 +166,7 @@ class Problem:
 
         files = self.vocabulary_files()
         encoders = {
-            name: open_vocabulary(pathlib.Path(directory) / name)
+            name: open_vocabulary(Path(directory) / name)
             for name in set(files.values())
         }
         inputs, targets = self.swap_if_reversed(
@@ -309,7 +309,7 @@ class Text2TextProblem(Problem):
             SentencePieceTokenizer.train(
                 itertools.islice(lines, side, None, len(names)),
                 self.vocab_size,
-                pathlib.Path(data_dir) / name,
+                Path(data_dir) / name,
                 seed,
                 self.source_tags,
                 self._character_coverage,

@@ -1,5 +1,6 @@
 """Client of t2t-lite-server and TensorFlow Serving, by REST and gRPC."""
 
+import dataclasses
 import json
 import re
 import time
@@ -74,9 +75,7 @@ def connect(url: str, name: str, version: int | None = None) -> Predict:
 def _rest(url: str) -> Predict:
     pool = urllib3.PoolManager(maxsize=64, retries=False)
 
-    def predict(
-        signature: str, texts: Sequence[str], seconds: float
-    ) -> Columns:
+    def predict(signature, texts, seconds):
         content = {"signature_name": signature, "inputs": {"inputs": [*texts]}}
         try:
             response = pool.request("POST", url, json=content, timeout=seconds)
@@ -115,9 +114,7 @@ def _grpc(
         channel = grpc.secure_channel(address, credentials, options)
     stub = services.PredictionServiceStub(channel)
 
-    def predict(
-        signature: str, texts: Sequence[str], seconds: float
-    ) -> Columns:
+    def predict(signature, texts, seconds):
         request = protos.PredictRequest()
         request.model_spec.name = name
         request.model_spec.signature_name = signature
@@ -135,30 +132,21 @@ def _grpc(
     return predict
 
 
+@dataclasses.dataclass
 class Client:
     """Translates texts. Retries while the server is busy or unreachable.
 
     After `seconds` without an answer, there are no retries until the server
     answers again, so that a large file does not wait for each line.
-
-    Args:
-      predict: from `connect`.
-      signature: "serving_default" or "nbest".
-      seconds: timeout of a request, retries included.
-      note: called once with the reason when the server is busy or unreachable.
     """
 
-    def __init__(
-        self,
-        predict: Predict,
-        signature: str = "serving_default",
-        seconds: float = 60.0,
-        note: Callable[[str], None] = lambda reason: None,
-    ):
-        self._predict = predict
-        self._signature = signature
-        self._seconds = seconds
-        self._note = note
+    predict: Predict  # from `connect`
+    signature: str = "serving_default"  # or "nbest"
+    seconds: float = 60.0  # timeout of a request, retries included
+    # Called once with the reason when the server is busy or unreachable.
+    note: Callable[[str], None] = lambda reason: None
+
+    def __post_init__(self) -> None:
         self._is_lost = False
         self._is_waiting = False
         self._retry = tenacity.Retrying(
@@ -170,7 +158,7 @@ class Client:
                 )
             ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
-            stop=tenacity.stop_before_delay(seconds),
+            stop=tenacity.stop_before_delay(self.seconds),
             before_sleep=self._report,
             reraise=True,
         )
@@ -184,7 +172,7 @@ class Client:
         return self._translate(texts, self._is_lost)
 
     def _translate(self, texts: Sequence[str], was_lost: bool) -> list[Result]:
-        deadline = time.monotonic() + self._seconds
+        deadline = time.monotonic() + self.seconds
         try:
             columns = self._retry(self._send, texts, deadline)
         except Failure as failure:
@@ -208,10 +196,10 @@ class Client:
 
     def _send(self, texts: Sequence[str], deadline: float) -> Columns:
         seconds = max(deadline - time.monotonic(), 0.001)
-        return self._predict(self._signature, texts, seconds)
+        return self.predict(self.signature, texts, seconds)
 
     def _report(self, state: tenacity.RetryCallState) -> None:
         """Report the reason of the second and later retries, once."""
         if state.attempt_number > 1 and not self._is_waiting:
             self._is_waiting = True
-            self._note(str(state.outcome and state.outcome.exception()))
+            self.note(str(state.outcome and state.outcome.exception()))

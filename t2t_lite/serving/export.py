@@ -4,9 +4,8 @@ import contextlib
 import functools
 import math
 import os
-import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -37,7 +36,7 @@ def export_saved_model(
     weights: Sequence[Checkpoint] = (),
     verified: bool = False,
     note: Callable[[str], None] = lambda text: None,
-) -> pathlib.Path:
+) -> Path:
     """Write a SavedModel to `EXPORT_DIR/<version>/`, complete or not at all.
 
     Args:
@@ -102,7 +101,7 @@ def export_to_engine(
     *,
     run: Run | None = None,
     weights: Sequence[Checkpoint] = (),
-) -> pathlib.Path:
+) -> Path:
     """Write a model for another engine to `EXPORT_DIR/<version>/`.
 
     The engine is "ctranslate2", "huggingface" (transformers) or "keras_hub".
@@ -114,7 +113,7 @@ def export_to_engine(
       T2TLiteError: a package is not installed, or the folder cannot be written
         or contains another format.
     """
-    write: Callable[[pathlib.Path], None]
+    write: Callable[[Path], None]
     if engine == "ctranslate2":
         require_runnable(translator)
         if translator.constraint is not None:
@@ -148,7 +147,7 @@ def export_to_engine(
 @contextlib.contextmanager
 def _new_version(
     export_dir: str | os.PathLike, mark: str
-) -> Iterator[tuple[pathlib.Path, pathlib.Path]]:
+) -> Iterator[tuple[Path, Path]]:
     """Yield the folder of a new version and the temporary folder to write.
 
     `mark` is the file that identifies the format.
@@ -163,13 +162,7 @@ def _new_version(
         ) from error
 
 
-def _describe(
-    translator: Translator,
-    options: ExportOptions,
-    signatures: Mapping[str, Any],
-    run: Run | None,
-    weights: Sequence[Checkpoint],
-) -> dict[str, Any]:
+def _describe(translator, options, signatures, run, weights):
     """Return the description of an export, as JSON values."""
     model = translator.model
     first_model = model.models[0] if isinstance(model, Ensemble) else model
@@ -198,8 +191,6 @@ def _describe(
             "extra_decode_length": translator.extra_decode_length,
         },
         "max_length": translator.max_length,
-        "form": translator.constraint.output_format
-        if translator.constraint
-        else None,
+        "form": getattr(translator.constraint, "output_format", None),
         "signatures": list(signatures),
     }

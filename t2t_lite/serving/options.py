@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-import pathlib
+from pathlib import Path
 from typing import Annotated, Literal
 
 from t2t_lite import validators
@@ -43,7 +43,7 @@ class ExportOptions:
 class ServerOptions:
     """The options of the server."""
 
-    model_base_path: Annotated[pathlib.Path, folder] = setting(
+    model_base_path: Annotated[Path, folder] = setting(
         None, "folder of the versions of an export"
     )
     model_name: str = setting(

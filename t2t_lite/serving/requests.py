@@ -2,8 +2,8 @@
 
 import contextlib
 import os
-import pathlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.training.run import Run
 
 # TensorFlow Serving reads warm-up requests from this file of a version.
-WARMUP_FILE = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
+WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 _DEV_PAIRS = 1000
 _RANDOM_PAIRS = 10
 

@@ -1,7 +1,7 @@
 """The signatures of an export: graphs that take and return texts."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
@@ -38,10 +38,8 @@ def translator_to_serve(
         )
     if translator.settings.sample:
         raise UsageError("sample is not supported in an export: remove it.")
-    if (
-        translator.constraint is not None
-        and not translator.settings.constrained
-    ):
+    is_free = not translator.settings.constrained
+    if translator.constraint is not None and is_free:
         raise UsageError(
             "An export of this problem requires constrained search: add "
             "`constrained=true`."
@@ -89,38 +87,31 @@ class ServingModule(tf.Module):
         self.constraint = translator.constraint
 
         def signature(answer: Callable, *inputs: str) -> Callable:
-            @tf.function(
-                input_signature=[
-                    tf.TensorSpec([None], tf.string, name) for name in inputs
-                ],
-                autograph=False,
-            )
+            specs = [tf.TensorSpec([None], tf.string, name) for name in inputs]
+
+            @tf.function(input_signature=specs, autograph=False)
             def serve(*texts):
                 for other in texts[1:]:
-                    tf.debugging.assert_equal(
-                        *map(tf.size, (texts[0], other)),
-                        "each text needs its pair",
-                    )
+                    sizes = map(tf.size, (texts[0], other))
+                    reason = "each text needs its pair"
+                    tf.debugging.assert_equal(*sizes, reason)
                 with _use_weights(self.weights, model_weights):
                     return answer(*texts)
 
             return serve
 
         pair = ("inputs", "targets")
+        best, nbest = (_translate(translator, x) for x in (False, True))
         self.answers = {
-            "serving_default": signature(
-                _translate(translator, False), "inputs"
-            ),
-            "nbest": signature(_translate(translator, True), "inputs"),
+            "serving_default": signature(best, "inputs"),
+            "nbest": signature(nbest, "inputs"),
             "score": signature(_score(translator), *pair),
         }
         if options.attention:
             self.answers["attention"] = signature(attention(translator), *pair)
 
 
-def _use_weights(
-    stored: Sequence[tf.Variable], model_weights: Sequence[Any]
-) -> contextlib.AbstractContextManager:
+def _use_weights(stored, model_weights):
     """Make a model use the stored weights, cast to the model's type."""
     values = [
         (weight, tf.cast(variable, weight.dtype))
@@ -154,9 +145,8 @@ def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
         }
         if constraint is not None:
             answers["targets"] = outputs["outputs"]
-            answers["outputs"] = constraint.write(
-                constraint.prepare(texts), outputs["tokens"]
-            )
+            prepared = constraint.prepare(texts)
+            answers["outputs"] = constraint.write(prepared, outputs["tokens"])
         if nbest:
             answers = _distinct(answers)
         else:
@@ -191,10 +181,8 @@ def _score(translator: Translator) -> Callable[..., Answers]:
             name: tf.where(possible, outputs[name], NEG_INF)
             for name in ("scores", "log_probabilities")
         }
-        return {
-            **finite,
-            **{n: outputs[n] for n in ("lengths", *_TEXT_OUTPUTS)},
-        }
+        others = {name: outputs[name] for name in ("lengths", *_TEXT_OUTPUTS)}
+        return finite | others
 
     return answer
 

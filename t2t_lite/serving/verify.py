@@ -4,13 +4,13 @@ import inspect
 import itertools
 import json
 import os
-import pathlib
 import pickle
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ _MAX_CONSTANT = 1 << 20  # bytes
 _TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 
 
-def check_servable(saved_model: pathlib.Path) -> list[str]:
+def check_servable(saved_model: Path) -> list[str]:
     """Check that the stock server can run a SavedModel; return its ops.
 
     The server must link all ops, and no weight may be a constant.
@@ -71,7 +71,7 @@ def check_servable(saved_model: pathlib.Path) -> list[str]:
 
 
 def verify(
-    saved_model: pathlib.Path,
+    saved_model: Path,
     signatures: Mapping[str, Any],
     requests: Sequence[Request],
     dtype: str,
@@ -82,10 +82,9 @@ def verify(
     model's computations. All numbers in outputs must be finite.
     """
     # A crash leaves files only inside the unfinished export.
-    with tempfile.TemporaryDirectory(
-        prefix=".verify.", dir=saved_model
-    ) as name:
-        folder = pathlib.Path(name)
+    hidden = tempfile.TemporaryDirectory(prefix=".verify.", dir=saved_model)
+    with hidden as name:
+        folder = Path(name)
         (folder / "requests.json").write_text(json.dumps(requests), "utf-8")
         done = subprocess.run(
             [sys.executable, "-P", "-c", PROGRAM, str(saved_model.absolute())],

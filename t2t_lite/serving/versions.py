@@ -1,7 +1,7 @@
 """Versions of an export: numbered folders `EXPORT_DIR/1/`, `EXPORT_DIR/2/`."""
 
 import os
-import pathlib
+from pathlib import Path
 
 from t2t_lite import files
 from t2t_lite.errors import T2TLiteError
@@ -17,10 +17,10 @@ MARKS = {
 _LOADABLE = (SAVED_MODEL, CTRANSLATE2)
 _FORMATS = (SAVED_MODEL, *MARKS.values())
 # The description of a SavedModel; it contains no paths of this machine.
-ABOUT = pathlib.Path("assets.extra", "t2t-lite.json")
+ABOUT = Path("assets.extra", "t2t-lite.json")
 
 
-def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
+def next_version(export_dir: str | os.PathLike, mark: str) -> Path:
     """Return the folder of the next version.
 
     The number is one more than the largest number that exists or is being
@@ -35,7 +35,7 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
       T2TLiteError: existing versions have another format.
       OSError: `export_dir` cannot be created or read.
     """
-    export_dir = pathlib.Path(export_dir)
+    export_dir = Path(export_dir)
     export_dir.mkdir(parents=True, exist_ok=True)
     for other in set(_FORMATS) - {mark}:
         if others := _versions(export_dir, other):
@@ -51,7 +51,7 @@ def next_version(export_dir: str | os.PathLike, mark: str) -> pathlib.Path:
     return target
 
 
-def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
+def remove_old_versions(newest: Path, keep: int) -> list[Path]:
     """Remove the oldest versions, so that `keep` versions remain.
 
     Other folders are ignored. So are versions newer than `newest`, because
@@ -74,7 +74,7 @@ def remove_old_versions(newest: pathlib.Path, keep: int) -> list[pathlib.Path]:
     return old
 
 
-def newest_version(folder: pathlib.Path) -> pathlib.Path | None:
+def newest_version(folder: Path) -> Path | None:
     """Return `folder` if it is an export, else the newest version in it.
 
     KerasHub loads its presets itself.
@@ -87,7 +87,7 @@ def newest_version(folder: pathlib.Path) -> pathlib.Path | None:
     return versions[-1] if versions else None
 
 
-def _versions(folder: pathlib.Path, *marks: str) -> list[pathlib.Path]:
+def _versions(folder: Path, *marks: str) -> list[Path]:
     """Return the numbered folders with an export, oldest first."""
     found = [
         path

@@ -7,9 +7,9 @@ Text, which the stock TensorFlow Serving links.
 import bisect
 import hashlib
 import os
-import pathlib
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -30,7 +30,7 @@ class Tokenizer(tf.Module):
     contains its tokenizers and does not need the vocabulary files.
     """
 
-    path: pathlib.Path  # of the vocabulary file
+    path: Path  # of the vocabulary file
     sha256: str  # of the file's content, in hex
     vocab_size: int  # number of ids, PAD_ID and EOS_ID included
     # Id of text that the vocabulary cannot encode; None if there is no such.
@@ -40,7 +40,7 @@ class Tokenizer(tf.Module):
 
     def __init__(self, path: PathLike):
         super().__init__()
-        self.path = pathlib.Path(path)
+        self.path = Path(path)
         self._content = read_vocabulary(path)
         self.sha256 = hashlib.sha256(self._content).hexdigest()
 
@@ -162,10 +162,20 @@ def to_valid_utf8(text: str | bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
+def lookup_table(
+    values: Mapping[str, str | int], default: str | int
+) -> tf.lookup.StaticHashTable:
+    """Return a table of texts, for graphs; integers become int32."""
+    initializer = tf.lookup.KeyValueTensorInitializer(
+        tf.constant(list(values)), tf.constant(list(values.values()))
+    )
+    return tf.lookup.StaticHashTable(initializer, default)
+
+
 def read_vocabulary(path: PathLike) -> bytes:
     """Return the bytes of a vocabulary file; raise T2TLiteError if missing."""
     try:
-        return pathlib.Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise T2TLiteError(
             f"Cannot read the vocabulary {path}: "
@@ -176,7 +186,7 @@ def read_vocabulary(path: PathLike) -> bytes:
 
 def write_vocabulary(path: PathLike, content: bytes) -> None:
     """Write a vocabulary file atomically."""
-    path = pathlib.Path(path)
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with files.write_file(path) as file:
         file.write(content)

@@ -7,18 +7,12 @@ import tensorflow as tf
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.files import PathLike
-from t2t_lite.tokenizers.base import (
-    UNK_ID,
-    Tokenizer,
-    to_valid_utf8,
-    vocab_lines,
-    write_vocabulary,
-)
+from t2t_lite.tokenizers import base
 
 SPECIAL_TOKENS = ("<pad>", "</s>", "<unk>")  # PAD_ID, EOS_ID and UNK_ID
 
 
-class ClosedVocabulary(Tokenizer):
+class ClosedVocabulary(base.Tokenizer):
     """A vocabulary of whole tokens, for formal languages such as trees.
 
     Example: "(S XX )S" -> [3, 9, 4] -> "(S XX )S"
@@ -32,7 +26,7 @@ class ClosedVocabulary(Tokenizer):
 
     def __init__(self, path: PathLike):
         super().__init__(path)
-        tokens = vocab_lines(self._content)
+        tokens = base.vocab_lines(self._content)
         is_list = tuple(tokens[:3]) == SPECIAL_TOKENS
         if not is_list or len(set(tokens)) < len(tokens):
             raise T2TLiteError(
@@ -42,22 +36,18 @@ class ClosedVocabulary(Tokenizer):
             )
         self._pieces = tuple(tokens)
         self.vocab_size = len(tokens)
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(tokens), tf.range(len(tokens), dtype=tf.int32)
-            ),
-            default_value=UNK_ID,
-        )
+        ids = {token: index for index, token in enumerate(tokens)}
+        self._ids = base.lookup_table(ids, base.UNK_ID)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Return the ids of each text; UNK_ID for an unknown token."""
         tokens = tf.strings.split(text)
         ids = self._ids.lookup(tokens.flat_values)
-        return tokens.with_flat_values(tf.maximum(ids, UNK_ID))
+        return tokens.with_flat_values(tf.maximum(ids, base.UNK_ID))
 
     def decode_tf(self, ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Return the text of each row; unknown ids become `<unk>`."""
-        ids = self._strip_special(ids, UNK_ID)
+        ids = self._strip_special(ids, base.UNK_ID)
         tokens = tf.gather(tf.constant(self._pieces), ids)
         return tf.strings.reduce_join(tokens, axis=1, separator=" ")
 
@@ -68,8 +58,9 @@ class ClosedVocabulary(Tokenizer):
         """
         rows = super().encode(texts)
         for text, ids in zip(texts, rows, strict=True):
-            if UNK_ID in ids:
-                token = to_valid_utf8(text).split()[ids.tolist().index(UNK_ID)]
+            if base.UNK_ID in ids:
+                index = ids.tolist().index(base.UNK_ID)
+                token = base.to_valid_utf8(text).split()[index]
                 raise T2TLiteError(
                     f"Every token must be in {self.path.name}; got {token!r} "
                     f"in {text[:100]!r}. Correct the token, or add it to the "
@@ -81,5 +72,5 @@ class ClosedVocabulary(Tokenizer):
     def write(cls, tokens: Iterable[str], path: PathLike) -> "ClosedVocabulary":
         """Write a vocabulary of tokens without white space, in order."""
         lines = "\n".join((*SPECIAL_TOKENS, *dict.fromkeys(tokens), ""))
-        write_vocabulary(path, lines.encode())
+        base.write_vocabulary(path, lines.encode())
         return cls(path)

@@ -13,7 +13,7 @@ import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.files import PathLike
-from t2t_lite.tokenizers.base import UNK_ID, Tokenizer, clean_utf8
+from t2t_lite.tokenizers.base import UNK_ID, Tokenizer, clean_utf8, lookup_table
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
 _CODE = r"(?s)^(>>.*?<<)?.*"  # a language code and the rest
@@ -58,12 +58,8 @@ class MarianVocabulary(Tokenizer):
         self._pieces = pieces
         self.vocab_size = len(pieces)
         self.tags = tuple(p for p in pieces if re.fullmatch(">>.+<<", p))
-        self._ids = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                tf.constant(pieces), tf.range(len(pieces), dtype=tf.int32)
-            ),
-            default_value=UNK_ID,
-        )
+        ids = {piece: index for index, piece in enumerate(pieces)}
+        self._ids = lookup_table(ids, UNK_ID)
 
     def _tokenizer(self):
         """Return the tokenizer, created in this graph; see SentencePiece's."""

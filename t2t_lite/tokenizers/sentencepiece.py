@@ -2,15 +2,16 @@
 
 import array
 import collections
+import functools
 import io
 import itertools
 import math
-import pathlib
 import random
 import re
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,21 +21,14 @@ from google.protobuf.message import DecodeError
 
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
-from t2t_lite.tokenizers.base import (
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Tokenizer,
-    clean_utf8,
-    to_valid_utf8,
-    write_vocabulary,
-)
+from t2t_lite.tokenizers import base
 
 # A larger corpus is sampled for its vocabulary to limit memory.
 MAX_VOCABULARY_LINES = 1_000_000
 _MIN_COVERAGE = 0.98  # of the trainer
 _CHUNK = 10_000  # characters; the trainer limits the length of lines
-_MIN_SIZE, _MAX_SIZE = UNK_ID + 1, 2**31 - 1  # the trainer's range of sizes
+# The trainer's range of sizes.
+_MIN_SIZE, _MAX_SIZE = base.UNK_ID + 1, 2**31 - 1
 # The trainer drops lines with these characters; a space replaces them.
 _RESERVED_IN_TRAINING = str.maketrans(dict.fromkeys("\0\t\r\n\u2585", " "))
 
@@ -50,7 +44,7 @@ _WORD_COST = 64
 _SEED_LOCK = threading.Lock()  # SentencePiece has one seed per process
 
 
-class SentencePieceTokenizer(Tokenizer):
+class SentencePieceTokenizer(base.Tokenizer):
     """A SentencePiece vocabulary; `train` makes BPE with byte fallback.
 
     With a model from `train`, `decode_tf(encode_tf(text)) == text` for every
@@ -81,8 +75,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "t2t-lite-datagen creates a new model."
             ) from error
         self._pieces = [piece.decode() for piece in pieces.numpy()]
-        self.unknown_id = None if has_bytes else UNK_ID
-        self._words: _WordTable | None = None
+        self.unknown_id = None if has_bytes else base.UNK_ID
 
     def _tokenizer(self):
         """Return the tokenizer of TensorFlow Text, created in this graph.
@@ -93,16 +86,15 @@ class SentencePieceTokenizer(Tokenizer):
         return tf_text.SentencepieceTokenizer(self._model)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
-        return self._tokenizer().tokenize(clean_utf8(text))
+        return self._tokenizer().tokenize(base.clean_utf8(text))
 
     def encode(self, texts: Sequence[str | bytes]) -> list[np.ndarray]:
-        table = self._word_table()
-        return table.encode([to_valid_utf8(text) for text in texts])
+        table = self._word_table
+        return table.encode([base.to_valid_utf8(text) for text in texts])
 
+    @functools.cached_property
     def _word_table(self):
-        if self._words is None:
-            self._words = _WordTable(self._model)
-        return self._words
+        return _WordTable(self._model)
 
     def drop_merges(
         self, rows: Sequence[np.ndarray], rate: float, seed: int
@@ -120,7 +112,7 @@ class SentencePieceTokenizer(Tokenizer):
         """
         import sentencepiece
 
-        table = self._word_table()
+        table = self._word_table
         if not table.is_bpe:
             raise UsageError(
                 f"bpe_dropout requires a BPE vocabulary (got {self.path})."
@@ -130,15 +122,10 @@ class SentencePieceTokenizer(Tokenizer):
         with _SEED_LOCK:
             sentencepiece.set_random_generator_seed(seed)
             # One new thread, because each thread has its own random numbers.
-            sampled = processor.encode(
-                texts,
-                enable_sampling=True,
-                alpha=rate,
-                nbest_size=-1,
-                num_threads=1,
-            )
+            options = {"alpha": rate, "nbest_size": -1, "num_threads": 1}
+            sampled = processor.encode(texts, enable_sampling=True, **options)
         return [
-            row if UNK_ID in row else np.array(ids, np.int32)
+            row if base.UNK_ID in row else np.array(ids, np.int32)
             for row, ids in zip(rows, sampled, strict=True)
         ]
 
@@ -148,7 +135,8 @@ class SentencePieceTokenizer(Tokenizer):
         Incomplete characters, UNK_ID and ids outside the vocabulary become
         U+FFFD, or the `unk_surface` of a foreign model.
         """
-        return self._tokenizer().detokenize(self._strip_special(ids, UNK_ID))
+        ids = self._strip_special(ids, base.UNK_ID)
+        return self._tokenizer().detokenize(ids)
 
     @classmethod
     def train(
@@ -178,7 +166,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "the files of the train split."
             )
         model = _train_model(sample, vocab_size, tags, character_coverage)
-        write_vocabulary(path, model)
+        base.write_vocabulary(path, model)
         return cls(path)
 
 
@@ -267,7 +255,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
     generator = random.Random(seed)
     sample, count = [], 0
     for line in lines:
-        line = to_valid_utf8(line).translate(_RESERVED_IN_TRAINING)
+        line = base.to_valid_utf8(line).translate(_RESERVED_IN_TRAINING)
         starts = () if line.isspace() else range(0, len(line), _CHUNK)
         for start in starts:
             count += 1
@@ -280,9 +268,7 @@ def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
     return sample
 
 
-def _train_model(
-    lines: list[str], vocab_size: int, tags: Sequence[str], coverage: float
-) -> bytes:
+def _train_model(lines, vocab_size, tags, coverage):
     """Train a BPE model and return its bytes, the same for equal arguments."""
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
@@ -298,7 +284,7 @@ def _train_model(
             [" ".join(f"{ord(c):X}" for c in text) for text in rule]
             for rule in _ESCAPES.items()
         ]
-        paths = [pathlib.Path(folder) / name for name in ("to.tsv", "from.tsv")]
+        paths = [Path(folder) / name for name in ("to.tsv", "from.tsv")]
         paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in rules))
         paths[1].write_text("".join(f"{b}\t{a}\n" for a, b in rules))
         try:
@@ -308,9 +294,9 @@ def _train_model(
                 model_type="bpe",
                 # Clamped: the trainer's error for other sizes has no limit.
                 vocab_size=min(max(vocab_size, _MIN_SIZE), _MAX_SIZE),
-                pad_id=PAD_ID,
-                eos_id=EOS_ID,
-                unk_id=UNK_ID,
+                pad_id=base.PAD_ID,
+                eos_id=base.EOS_ID,
+                unk_id=base.UNK_ID,
                 bos_id=-1,  # none
                 unk_surface="\ufffd",
                 user_defined_symbols=list(tags),
@@ -349,13 +335,9 @@ def _train_model(
 def _coverages(lines: list[str]) -> dict[str, float]:
     """Return the characters, by frequency, and the fraction of text so far."""
     counts = collections.Counter(itertools.chain.from_iterable(lines))
-    sums = itertools.accumulate(count for _, count in counts.most_common())
-    return {
-        character: covered / counts.total()
-        for (character, _), covered in zip(
-            counts.most_common(), sums, strict=True
-        )
-    }
+    characters, numbers = zip(*counts.most_common(), strict=True)
+    shares = np.cumsum(numbers) / counts.total()
+    return dict(zip(characters, shares.tolist(), strict=True))
 
 
 def _remap_special_ids(model: bytes) -> tuple[bytes, bool]:

@@ -17,16 +17,9 @@ import tensorflow_text as tf_text
 
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.files import PathLike
-from t2t_lite.tokenizers.base import (
-    EOS_ID,
-    PAD_ID,
-    Tokenizer,
-    clean_utf8,
-    dedupe_pieces,
-    vocab_lines,
-)
+from t2t_lite.tokenizers import base
 
-_RESERVED = {PAD_ID: ("<pad>_", "<pad>"), EOS_ID: ("<EOS>_", "<EOS>")}
+_RESERVED = {base.PAD_ID: ("<pad>_", "<pad>"), base.EOS_ID: ("<EOS>_", "<EOS>")}
 _ESCAPE_CHARACTERS = "\\_u;0123456789"
 _SPACE = ord(" ")
 _ESCAPES = r"\\u|\\\\|\\[0-9]+;"
@@ -34,7 +27,7 @@ _MAX_DIGITS = 7  # of a code point: the digits of sys.maxunicode
 _INVALID_CHARACTER = 0x3013  # decoded for an escaped number beyond Unicode
 
 
-class T2TSubwordTokenizer(Tokenizer):
+class T2TSubwordTokenizer(base.Tokenizer):
     r"""A vocabulary file of tensor2tensor's `SubwordTextEncoder`.
 
     Ids are line numbers from 0, and every text has the same ids as in
@@ -55,7 +48,7 @@ class T2TSubwordTokenizer(Tokenizer):
 
     def __init__(self, path: PathLike):
         super().__init__(path)
-        self._pieces = pieces = parse_subwords(vocab_lines(self._content))
+        self._pieces = pieces = parse_subwords(base.vocab_lines(self._content))
         self.vocab_size = len(pieces)
         self._texts = tf.constant(pieces)
         alphabet = {*_ESCAPE_CHARACTERS}.union(*pieces)
@@ -73,12 +66,7 @@ class T2TSubwordTokenizer(Tokenizer):
         # Characters of the alphabet, and their escapes in a word.
         escapes = {c: c for c in alphabet if c != "\n"}
         escapes |= {"_": r"\u", "\\": r"\\"}
-        self._escapes = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                list(escapes), list(escapes.values())
-            ),
-            default_value="",
-        )
+        self._escapes = base.lookup_table(escapes, "")
         self._final_ids = None  # ids of the matcher -> ids of the vocabulary
         if escaped_only:
             codes = [f"\\{ord(c)};" for c in escaped_only]
@@ -87,7 +75,7 @@ class T2TSubwordTokenizer(Tokenizer):
             self._final_ids = tf.concat([ids, escaped], axis=0)
 
     def encode_tf(self, text: tf.Tensor) -> tf.RaggedTensor:
-        words = self._words(clean_utf8(text))
+        words = self._words(base.clean_utf8(text))
         unique, indices = tf.unique(words.flat_values)
         ids = self._matcher.tokenize(self._escape(unique))
         if self._final_ids is not None:
@@ -180,13 +168,13 @@ def _unquote(line):
 
 def _make_matcher(pieces):
     """Return an op that segments words greedily into the longest pieces."""
-    known = dedupe_pieces(pieces, _RESERVED)
+    known = base.dedupe_pieces(pieces, _RESERVED)
     return tf_text.FastWordpieceTokenizer(
         known,
         suffix_indicator="",
         max_bytes_per_word=2**31 - 1,
         token_out_type=tf.int32,
-        unknown_token=known[PAD_ID],  # every character is a piece: unused
+        unknown_token=known[base.PAD_ID],  # every character is a piece: unused
         no_pretokenization=True,
     )
 

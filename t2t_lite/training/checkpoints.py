@@ -18,10 +18,10 @@ import contextlib
 import hashlib
 import json
 import os
-import pathlib
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ _NOT_DAMAGE = (
 class DamagedError(T2TLiteError):
     """A checkpoint, or the file of the best checkpoints, is damaged."""
 
-    def __init__(self, path: pathlib.Path, error: Exception):
+    def __init__(self, path: Path, error: Exception):
         self.reason = f"{path} is damaged ({first_line(error)})."
         super().__init__(
             f"{self.reason} Restore a backup, or remove it to continue without "
@@ -68,7 +68,7 @@ class SaveError(T2TLiteError):
 class Checkpoint(NamedTuple):
     """A checkpoint on disk."""
 
-    path: pathlib.Path
+    path: Path
     step: int  # of the weights; of an average: the last step
     averaged: int | None  # number of averaged checkpoints; None: no average
 
@@ -104,7 +104,7 @@ class Checkpoint(NamedTuple):
         return hashlib.sha256(index).hexdigest()
 
 
-def checkpoint_at(path: pathlib.Path) -> Checkpoint | None:
+def checkpoint_at(path: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder; None if the name does not match."""
     folder = path.parent if path.name == EMA else path
     match = _NAME.fullmatch(folder.name)
@@ -121,7 +121,7 @@ def list_checkpoints(
 
     A missing folder has no checkpoints.
     """
-    directory = pathlib.Path(directory)
+    directory = Path(directory)
     if not directory.is_dir():
         return []
     found = [checkpoint_at(path) for path in directory.iterdir()]
@@ -154,7 +154,7 @@ def save(
     name = f"step-{state['step']:08d}"
     if averaged is not None:
         name = f"average-{averaged}-{name}"
-    path = pathlib.Path(directory) / name
+    path = Path(directory) / name
     files.remove_unfinished(path.parent, name)
     with save_errors(path), files.write_folder(path) as folder:
         _write(folder, tensors, state)
@@ -186,7 +186,7 @@ def _tree(variables):
 
 
 @contextlib.contextmanager
-def save_errors(path: pathlib.Path) -> Iterator[None]:
+def save_errors(path: Path) -> Iterator[None]:
     """Turn the errors of failed writes into a `SaveError`."""
     try:
         yield
@@ -201,7 +201,7 @@ class Reader:
     """The tensors of a checkpoint by name, with their `shapes`."""
 
     def __init__(self, path: _Path):
-        self._path = pathlib.Path(path)
+        self._path = Path(path)
         with _damage_errors(self._path):
             self._reader = tf.train.load_checkpoint(str(self._path / _TENSORS))
             shapes = self._reader.get_variable_to_shape_map()
@@ -249,7 +249,7 @@ def restore(
     Raises:
       T2TLiteError: the checkpoint is damaged, or has other names or shapes.
     """
-    path = pathlib.Path(path)
+    path = Path(path)
     reader = Reader(path)
     state = reader.state
     for name, variable in variables.items():
@@ -286,15 +286,13 @@ def first_line(error: Exception) -> str:
     return format_error(error)
 
 
-def restore_newest(
-    directory: _Path, read: Callable[[pathlib.Path], Any]
-) -> Checkpoint:
+def restore_newest(directory: _Path, read: Callable[[Path], Any]) -> Checkpoint:
     """Restore the newest intact checkpoint with `read`.
 
     Damaged newer checkpoints are renamed to `NAME.damaged`, with a warning. If
     all are damaged, the error names the newest.
     """
-    errors: dict[pathlib.Path, DamagedError] = {}
+    errors: dict[Path, DamagedError] = {}
     for found in reversed(list_checkpoints(directory)):
         try:
             read(found.path)
@@ -361,7 +359,7 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
       T2TLiteError: the checkpoint does not exist.
       UsageError: `which` is not valid.
     """
-    directory, which = pathlib.Path(directory), str(which)
+    directory, which = Path(directory), str(which)
     steps = list_checkpoints(directory)
     averages = list_checkpoints(directory, averages=True)
     preferred = [each.for_inference for each in steps]
@@ -380,7 +378,7 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
         best = [mark["step"] for mark in read_marks(directory)[:1]]
         found = [each for each in preferred if each.step in best]
     else:
-        paths = (directory / which, pathlib.Path(which).expanduser())
+        paths = (directory / which, Path(which).expanduser())
         folders = [checkpoint_at(path) for path in paths if path.is_dir()]
         found = [each for each in folders if each]
         if not found:
@@ -414,7 +412,7 @@ def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
 
     A mark has `step`, `metric` and `value`; the first mark is the best.
     """
-    path = pathlib.Path(directory) / _BEST
+    path = Path(directory) / _BEST
     best, *others = marks
     with save_errors(path):
         files.write_json(path, {**best, "others": others} if others else best)
@@ -422,7 +420,7 @@ def mark_best(directory: _Path, marks: Sequence[Mapping[str, Any]]) -> None:
 
 def read_marks(directory: _Path) -> list[dict[str, Any]]:
     """Return the marks of the best existing checkpoints, the best first."""
-    path = pathlib.Path(directory) / _BEST
+    path = Path(directory) / _BEST
     steps = [checkpoint.step for checkpoint in list_checkpoints(directory)]
     try:
         best = json.loads(path.read_bytes())

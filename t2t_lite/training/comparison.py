@@ -2,8 +2,8 @@
 
 import datetime
 import math
-import pathlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from t2t_lite import files
@@ -17,7 +17,7 @@ _LOSSES = ("dev_loss", "dev_perplexity")  # lower is better
 _COLUMNS, _INCHES = 3, (5.0, 3.2)  # charts per row; size of a chart
 
 
-def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
+def compare_runs(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return a dict of facts for each run, with the same keys for all runs.
 
     The facts are progress, best dev scores, scores of the evaluator, cost, and
@@ -37,9 +37,7 @@ def compare_runs(folders: Sequence[pathlib.Path]) -> list[dict[str, Any]]:
     return [{key: row.get(key) for key in keys} for row in rows]
 
 
-def _progress(
-    folder: pathlib.Path, config: Mapping[str, Any]
-) -> dict[str, Any]:
+def _progress(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     records = run_config.read_metrics(folder)
     steps = [record["step"] for record in records]
     times = [r["seconds"] for r in records if _is_number(r.get("seconds"))]
@@ -81,7 +79,7 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
+def list_runs(folder: Path) -> list[dict[str, str | int]]:
     """Return a dict of facts for each run in a folder and its subfolders.
 
     `score` is the best score on dev, or the best loss without scores. A run
@@ -115,7 +113,7 @@ def list_runs(folder: pathlib.Path) -> list[dict[str, str | int]]:
     return rows
 
 
-def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
+def plot_runs(folders: Sequence[Path], path: Path) -> None:
     """Write a PNG with a chart for each value in `metrics.jsonl`, by step."""
     try:
         from matplotlib.figure import Figure
@@ -148,7 +146,7 @@ def plot_runs(folders: Sequence[pathlib.Path], path: pathlib.Path) -> None:
         figure.savefig(file, format="png", dpi=120)
 
 
-def _curves(folders: Sequence[pathlib.Path]) -> dict[str, dict[Any, list]]:
+def _curves(folders: Sequence[Path]) -> dict[str, dict[Any, list]]:
     """Return {key: {(index of the run, weights): [(step, value), ...]}}."""
     curves: dict[str, dict[Any, list]] = {}
     for index, folder in enumerate(folders):

@@ -3,10 +3,10 @@
 import contextlib
 import json
 import os
-import pathlib
 import platform
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
@@ -43,7 +43,7 @@ def make_config(
 ) -> dict[str, Any]:
     """Return `config.json`; `data` has `dir`, `fingerprint` and `seed`."""
     options = problem.options
-    if usr_dir and (folder := pathlib.Path(usr_dir).expanduser()).is_dir():
+    if usr_dir and (folder := Path(usr_dir).expanduser()).is_dir():
         usr_dir = str(folder.resolve())  # otherwise the name of a package
     # Decoding needs the code of a problem that overrides one of these.
     methods = ("postprocess", "load_encoders", "output_constraint", "tokenize")
@@ -109,13 +109,13 @@ _NAMES = {
 }
 
 
-def find_config(output_dir: pathlib.Path) -> dict[str, Any] | None:
+def find_config(output_dir: Path) -> dict[str, Any] | None:
     """Return the config of the run in a folder, or None without a run."""
     has_run = (output_dir / CONFIG).is_file()
     return read_config(output_dir) if has_run else None
 
 
-def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
+def read_config(output_dir: Path) -> dict[str, Any]:
     """Return the config of the run in a folder, after checking its types."""
     path = output_dir / CONFIG
     try:
@@ -134,9 +134,8 @@ def read_config(output_dir: pathlib.Path) -> dict[str, Any]:
         texts = *files.values(), *config.get("freeze", ())
         if not all(isinstance(text, str) for text in texts):
             raise UsageError("vocabulary and freeze must hold text")
-        if len(files) not in (1, 2) or set(files) - set(
-            map(os.path.basename, files)
-        ):
+        names = {*map(os.path.basename, files)}
+        if len(files) not in (1, 2) or set(files) - names:
             raise UsageError("vocabulary must name one or two files")
         HParams.from_dict(config["hparams"])
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -165,7 +164,7 @@ def _require_type(config: Any, key: str) -> None:
         raise UsageError(f"{key} must be {expected}; got {text}")
 
 
-def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
+def read_records(path: Path) -> list[dict[str, Any]]:
     """Return the records of a JSON lines file of a run, in file order.
 
     Incomplete and damaged lines are skipped. A missing file has no records.
@@ -188,7 +187,7 @@ def read_records(path: pathlib.Path) -> list[dict[str, Any]]:
     return records
 
 
-def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
+def read_metrics(output_dir: Path) -> list[dict[str, Any]]:
     """Return the last record of each step in `metrics.jsonl`, by step.
 
     A step has separate records for training and for evaluated weights.
@@ -201,10 +200,7 @@ def read_metrics(output_dir: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def add_evaluation(
-    output_dir: pathlib.Path,
-    step: int,
-    weights: str,
-    report: Mapping[str, Any],
+    output_dir: Path, step: int, weights: str, report: Mapping[str, Any]
 ) -> None:
     """Append a report on weights with a checksum, if the run is writable."""
     record = {"step": step, "weights": weights, **report}
@@ -259,7 +255,7 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
 
 
 def require_same(
-    output_dir: pathlib.Path, there: dict[str, Any], here: dict[str, Any]
+    output_dir: Path, there: dict[str, Any], here: dict[str, Any]
 ) -> None:
     """Check that the run in a folder equals the requested run, `here`.
 

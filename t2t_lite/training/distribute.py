@@ -9,7 +9,6 @@ import contextlib
 import faulthandler
 import json
 import os
-import pathlib
 import platform
 import re
 import resource
@@ -18,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -268,7 +268,7 @@ def is_gpu() -> bool:
 def processor_name() -> str:
     """Return the name of the CPU, such as "AMD EPYC 7R13"."""
     with contextlib.suppress(OSError):
-        for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "model name":
                 return value.strip()

@@ -1,5 +1,6 @@
 """Evaluation of a model in training on the dev split."""
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -17,6 +18,7 @@ _SAMPLES = 10  # translations of dev that are logged
 _SIDE = tf.TensorSpec([None, None], tf.int32)
 
 
+@dataclasses.dataclass
 class DevEvaluation:
     """Evaluates a model in training on the dev split, with greedy decoding.
 
@@ -27,34 +29,27 @@ class DevEvaluation:
     the last evaluation.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        model: Any,
-        best_metric: str = "auto",
-        index: int = 0,
-        workers: int = 1,
-        check: Callable[[], None] = lambda: None,
-    ):
-        self._run = run
-        self._model = model
+    run: Run
+    model: Any
+    best_metric: str = "auto"
+    index: int = 0
+    workers: int = 1
+    check: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         # Traced once; without dropout and label smoothing.
         self._loss_sum = tf.function(
-            lambda features: model.loss_sum(features, 0.0, None),
+            lambda features: self.model.loss_sum(features, 0.0, None),
             input_signature=[{"inputs": _SIDE, "targets": _SIDE}],
             autograph=False,
         )
-        self._best_metric = best_metric
-        self._index = index
-        self._workers = workers
-        self._check = check
-        self.metric = f"dev_{run.problem.metric}"
+        self.metric = f"dev_{self.run.problem.metric}"
         self.samples: list[dict[str, str]] = []
 
     def evaluate_shard(self) -> dict[str, Any]:
         """Evaluate every n-th batch and sentence, as one of n workers."""
         batches = itertools.islice(
-            self._run.data.batches("dev"), self._index, None, self._workers
+            self.run.data.batches("dev"), self.index, None, self.workers
         )
         total = tokens = 0.0
         for batch in batches:
@@ -62,12 +57,12 @@ class DevEvaluation:
             loss, count = self._loss_sum(sides)
             total += float(loss)
             tokens += float(count)
-            self._check()
+            self.check()
         results = translate_lines(
             self._translator,
-            self._texts[0][self._index :: self._workers],
+            self._texts[0][self.index :: self.workers],
             note=lambda number, text: None,  # equal in every evaluation
-            check=self._check,
+            check=self.check,
         )
         translations = [result.hypotheses[0].text for result in results]
         return {"loss": (total, tokens), "translations": translations}
@@ -97,10 +92,10 @@ class DevEvaluation:
             }
             for i, *_ in filter(len, groups)
         ]
-        report = self._run.problem.evaluate(sources, references, translations)
+        report = self.run.problem.evaluate(sources, references, translations)
         if report:
             scores[self.metric] = float(report["score"])
-        others = self._run.problem.other_metrics
+        others = self.run.problem.other_metrics
         scores |= {f"dev_{k}": float(report[k]) for k in others if k in report}
         return scores
 
@@ -114,24 +109,24 @@ class DevEvaluation:
         mark of the best checkpoint, or {}.
         """
         name = self.metric
-        if self._best_metric not in ("auto", "loss"):
-            name = f"dev_{self._best_metric}"
+        if self.best_metric not in ("auto", "loss"):
+            name = f"dev_{self.best_metric}"
         score = scores.get(name)
         by_score = best.get("metric") == name and best["value"] >= 1
         if (
             score is None
-            or self._best_metric == "loss"
-            or (self._best_metric == "auto" and not (by_score or score >= 1))
+            or self.best_metric == "loss"
+            or (self.best_metric == "auto" and not (by_score or score >= 1))
         ):
             return "negative_dev_loss", -scores["dev_loss"]
         return name, score
 
     @functools.cached_property
     def _texts(self) -> tuple[list[str], list[str]]:
-        return self._run.data.texts("dev")
+        return self.run.data.texts("dev")
 
     @functools.cached_property
     def _translator(self) -> Translator:
         # Cached, because tracing its graph is slow. Unconstrained, because
         # greedy search with constraints can only pick unlikely tokens.
-        return self._run.translator(self._model, beam_size=1, constrained=False)
+        return self.run.translator(self.model, beam_size=1, constrained=False)

@@ -5,9 +5,9 @@ import dataclasses
 import json
 import math
 import os
-import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self, TextIO
 
 import tensorflow as tf
@@ -33,9 +33,7 @@ class MetricsFile:
     called with each new record.
     """
 
-    def __init__(
-        self, path: pathlib.Path, step: int, callbacks: Callbacks = ()
-    ):
+    def __init__(self, path: Path, step: int, callbacks: Callbacks = ()):
         self._path, self._callbacks = path, callbacks
         self.evaluated = {
             (record["step"], record.get("weights")): None
@@ -76,7 +74,7 @@ class TrainingLog:
 
     def __init__(
         self,
-        output_dir: pathlib.Path,
+        output_dir: Path,
         step: int,
         total_steps: int,
         stream: TextIO | None = None,

@@ -27,9 +27,7 @@ def _largest_batch(hparams: HParams) -> tuple[tuple[int, int], str]:
     return shape, f"{passes} x {rows} sentences of {columns} tokens per side"
 
 
-def _full_batch(
-    shape: tuple[int, int], packing: bool, target: int = 1
-) -> dict[str, tf.Tensor]:
+def _full_batch(shape, packing, target=1):
     """Return features without padding; a packed row has one pair."""
     ones = tf.ones(shape, tf.int32)
     positions = tf.broadcast_to(tf.range(shape[1]), shape)

@@ -197,9 +197,8 @@ def scores_of(
             selected = True  # a checkpoint average
         if selected:
             score = {"metric": metric, "score": record.get(f"dev_{metric}")}
-            found.append(
-                {"weights": name, "split": "dev", "beam_size": 1, **score}
-            )
+            conditions = {"weights": name, "split": "dev", "beam_size": 1}
+            found.append(conditions | score)
     evaluations = run.output_dir / run_config.EVALUATIONS_FILE
     for report in run_config.read_records(evaluations):
         checksum, step = report.pop("weights", None), report.pop("step")
@@ -219,9 +218,7 @@ def scores_of(
     return scores
 
 
-def _front_matter(
-    run: Run, scores: Sequence[Mapping[str, Any]], languages: Sequence[str]
-) -> str:
+def _front_matter(run, scores, languages):
     """Return the YAML metadata with the field names of the Hub."""
     task = "translation" if languages else "text2text-generation"
     name = run.problem.name

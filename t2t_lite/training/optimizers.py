@@ -123,9 +123,8 @@ class Adam(Optimizer):
         beta1 = tf.where(finite, hparams.adam_beta1, 1.0)
         beta2 = tf.where(finite, hparams.adam_beta2, 1.0)
         epsilon = tf.constant(hparams.adam_epsilon)
-        for variable, state, gradient in zip(
-            self._variables, self.state, gradients, strict=True
-        ):
+        updates = zip(self._variables, self.state, gradients, strict=True)
+        for variable, state, gradient in updates:
             if hparams.weight_decay and len(variable.shape) > 1:
                 decay = learning_rate * hparams.weight_decay
                 subtract(variable, decay * read(variable))
@@ -161,12 +160,10 @@ class Adafactor(Optimizer):
 
     def _apply(self, gradients, count, learning_rate, finite):
         beta2 = tf.where(finite, 1.0 - tf.pow(count, _DECAY_EXPONENT), 1.0)
-        for variable, squares, gradient in zip(
-            self._variables, self.state, gradients, strict=True
-        ):
-            change = gradient * _inverse_root(
-                squares, tf.square(gradient) + _EPSILON_1, beta2
-            )
+        updates = zip(self._variables, self.state, gradients, strict=True)
+        for variable, squares, gradient in updates:
+            square = tf.square(gradient) + _EPSILON_1
+            change = gradient * _inverse_root(squares, square, beta2)
             norm = _root_mean_square(change)
             change /= tf.maximum(1.0, norm / _CLIPPING_THRESHOLD)
             scale = _root_mean_square(read(variable))
@@ -223,16 +220,14 @@ class MovingAverage:
     """
 
     def __init__(self, variables: Iterable[tf.Variable], decay: float):
-        self._variables = list(variables)
         self._decay = decay
-        self.averages = [_zeros(v.shape) for v in self._variables]
+        self._pairs = [(_zeros(v.shape), v) for v in variables]
+        self.averages = [average for average, _ in self._pairs]
         self.reset()
 
     def reset(self) -> None:
         """Set the averages to the variables, outside a replica context."""
-        for variable, average in zip(
-            self._variables, self.averages, strict=True
-        ):
+        for average, variable in self._pairs:
             average.assign(variable)
 
     def update(
@@ -242,9 +237,7 @@ class MovingAverage:
         n = tf.cast(read(applied), tf.float32)
         weight = 1.0 - tf.minimum(self._decay, (1.0 + n) / (10.0 + n))
         weight = tf.where(finite, weight, 0.0)
-        for variable, average in zip(
-            self._variables, self.averages, strict=True
-        ):
+        for average, variable in self._pairs:
             subtract(average, weight * (read(average) - read(variable)))
 
 

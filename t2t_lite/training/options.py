@@ -7,8 +7,8 @@ are generated from this dataclass.
 import dataclasses
 import functools
 import os
-import pathlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from t2t_lite.errors import UsageError
@@ -28,7 +28,7 @@ DATA_DIR = "~/t2t-lite/data"
 RUNS_DIR = "~/t2t-lite/runs"
 
 
-def default_output_dir(problem_name: str, hparams_set: str) -> pathlib.Path:
+def default_output_dir(problem_name: str, hparams_set: str) -> Path:
     """Return the default folder of a run."""
     return folder(f"{RUNS_DIR}/{problem_name}/{hparams_set}")
 
@@ -41,7 +41,7 @@ def _parse_options(value):
 
 _Count = Annotated[int, integer(1)]
 _Minutes = Annotated[float, real(at_least=0)]
-_Folder = Annotated[pathlib.Path, folder]
+_Folder = Annotated[Path, folder]
 _KeyValues = Annotated[str, Validator("key=value,...", str, "KEY=VALUE,...")]
 _Options = Annotated[
     Mapping[str, Any],

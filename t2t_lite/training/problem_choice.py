@@ -6,8 +6,8 @@ problem, so later commands need no options.
 
 import dataclasses
 import os
-import pathlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_lite import plugins, registry
@@ -37,8 +37,8 @@ class Job(NamedTuple):
     problem: Problem
     hparams: HParams
     hparams_set: str | None  # the name, if the hparams are from a set
-    output_dir: pathlib.Path
-    data_dir: pathlib.Path
+    output_dir: Path
+    data_dir: Path
     options: TrainingOptions
     config: Mapping[str, Any] | None  # of an existing run
 
@@ -67,7 +67,7 @@ def choose_job(
     elif hparams is not None:
         values, set_name = registry.hparams(hparams), hparams
     else:
-        source = options.init_from or pathlib.Path()
+        source = options.init_from or Path()
         if not (source / CONFIG).exists():  # RUN/checkpoints/N
             source = source.parent.parent
         known = config or read_config(source)
@@ -105,10 +105,10 @@ def choose_job(
 def choose_problem(
     problem: str | Problem | None,
     given: Mapping[str, Any],
-    data_dir: pathlib.Path | None = None,
-    output_dir: pathlib.Path | None = None,
+    data_dir: Path | None = None,
+    output_dir: Path | None = None,
     config: Mapping[str, Any] | None = None,
-) -> tuple[Problem, pathlib.Path]:
+) -> tuple[Problem, Path]:
     """Return the problem with its options, and the folder of its data.
 
     Without a `problem` the run in `output_dir`, with that `config`, has it.
@@ -167,7 +167,7 @@ def _with_options_of_run(problem, output_dir, config):
 
 def _find_data(problem, default_dir, output_dir, config):
     """Return the folder with the data of a run, which must exist."""
-    run_data_dir = pathlib.Path(config["data"]["dir"])
+    run_data_dir = Path(config["data"]["dir"])
     for path in (run_data_dir, default_dir):
         if Manifest.path(path, problem).exists():
             return path
@@ -200,7 +200,7 @@ def _find_text_files(problem, name, data_dir):
 
 
 def problem_of_run(
-    output_dir: pathlib.Path,
+    output_dir: Path,
     config: Mapping[str, Any],
     usr_dir: str | None = None,
     *,

@@ -12,8 +12,8 @@ import contextlib
 import functools
 import itertools
 import os
-import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from t2t_lite import files
@@ -55,7 +55,7 @@ class RunData:
     ):
         hparams = HParams.from_dict(config["hparams"])
         self._config = config["data"]
-        self.folder = pathlib.Path(config["data"]["dir"])
+        self.folder = Path(config["data"]["dir"])
         self._problem, self._encoders = problem, encoders
         self._order: dict[str, Any] = {
             "seed": config["seed"],
@@ -74,7 +74,7 @@ class RunData:
     def manifest(self) -> Manifest:
         """The manifest in the folder; an error if it changed or is missing."""
         fingerprint, problem = self._config["fingerprint"], self._problem
-        if not fingerprint and self.folder == pathlib.Path():
+        if not fingerprint and self.folder == Path():
             raise T2TLiteError(
                 "The run was imported without data: set `data_dir` to a folder "
                 f"with data of {problem.base_name}."
@@ -133,10 +133,8 @@ class RunData:
         pairs = pipeline.read_pairs(*self._shards, split)
         pairs = itertools.islice(self._with_shard_errors(pairs), lines)
         sources, targets = zip(*pairs, strict=True)
-        return (
-            self._encoders["inputs"].decode(sources),
-            self._encoders["targets"].decode(targets),
-        )
+        inputs, outputs = (self._encoders[x] for x in ("inputs", "targets"))
+        return inputs.decode(sources), outputs.decode(targets)
 
     def attended_lengths(self) -> tuple[float, float]:
         """Return the mean lengths of source and target, or of packed rows."""
@@ -144,10 +142,9 @@ class RunData:
             width = min(self._sizes.values())
             return width, width
         train = self.manifest.splits["train"]
-        return self._problem.swap_if_reversed(
-            train.source_tokens / train.examples,
-            train.target_tokens / train.examples,
-        )
+        totals = train.source_tokens, train.target_tokens
+        means = (total / train.examples for total in totals)
+        return self._problem.swap_if_reversed(*means)
 
     def _with_shard_errors(self, dataset: Iterable[Any]) -> Iterator[Any]:
         """Yield the items of a dataset; a read error names the shard."""
@@ -155,7 +152,7 @@ class RunData:
             yield from dataset
 
     @property
-    def _shards(self) -> tuple[pathlib.Path, Problem, Manifest]:
+    def _shards(self) -> tuple[Path, Problem, Manifest]:
         return self.folder, self._problem, self.manifest
 
 
@@ -164,7 +161,7 @@ class RunProgress(NamedTuple):
 
     step: int  # of the newest checkpoint; 0 without a checkpoint
     best: dict[str, Any] | None  # `step`, `metric` and `value`
-    average: pathlib.Path | None  # checkpoint average or moving average
+    average: Path | None  # checkpoint average or moving average
     cost: dict[str, Any] | None  # see `flops.training_cost`
 
     @property
@@ -172,12 +169,10 @@ class RunProgress(NamedTuple):
         """A description of the best checkpoint: "dev_bleu 26.3 at step 900"."""
         if not self.best:
             return ""
-        step, metric, value = (
-            self.best[key] for key in ("step", "metric", "value")
-        )
+        metric, value = self.best["metric"], self.best["value"]
         if metric.startswith("negative_"):
             metric, value = metric.removeprefix("negative_"), -value
-        return f"{metric} {value:.4g} at step {step}"
+        return f"{metric} {value:.4g} at step {self.best['step']}"
 
 
 class Run:
@@ -194,7 +189,7 @@ class Run:
 
     def __init__(
         self,
-        output_dir: pathlib.Path,
+        output_dir: Path,
         config: Mapping[str, Any],
         problem: Problem,
         encoders: Mapping[str, Any],
@@ -231,8 +226,8 @@ class Run:
           T2TLiteError: the folder has another run, or cannot be written.
         """
         require_fitting_vocabularies(problem, hparams)
-        output_dir = pathlib.Path(output_dir).absolute()
-        data_dir = pathlib.Path(data_dir).absolute()
+        output_dir = Path(output_dir).absolute()
+        data_dir = Path(data_dir).absolute()
         encoders = problem.load_encoders(data_dir)
         data = {
             "dir": str(data_dir),
@@ -282,7 +277,7 @@ class Run:
         Raises:
           T2TLiteError: the run is missing or damaged, or requires `usr_dir`.
         """
-        output_dir = pathlib.Path(output_dir).absolute()
+        output_dir = Path(output_dir).absolute()
         config = read_config(output_dir)
         problem = problem_of_run(
             output_dir, config, usr_dir, to_decode=to_decode
@@ -298,7 +293,7 @@ class Run:
         )
 
     @property
-    def checkpoints_dir(self) -> pathlib.Path:
+    def checkpoints_dir(self) -> Path:
         """The folder of the checkpoints."""
         return self.output_dir / checkpoints.FOLDER
 
@@ -374,7 +369,7 @@ class Run:
         found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
         for member in members:
             run, chosen = self, member
-            if (pathlib.Path(member).expanduser() / CONFIG).is_file():
+            if (Path(member).expanduser() / CONFIG).is_file():
                 run, chosen = Run.open(member, to_decode=True), "default"
             if run.config["vocabulary"] != self.config["vocabulary"]:
                 raise UsageError(
@@ -382,9 +377,8 @@ class Run:
                     f"{run.output_dir} and {self.output_dir} have different "
                     "vocabularies."
                 )
-            found.append(
-                (run, checkpoints.resolve(run.checkpoints_dir, chosen))
-            )
+            weights = checkpoints.resolve(run.checkpoints_dir, chosen)
+            found.append((run, weights))
         return found
 
     def load_ensemble(

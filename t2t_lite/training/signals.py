@@ -10,11 +10,11 @@ import contextlib
 import faulthandler
 import math
 import os
-import pathlib
 import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import filelock
@@ -144,7 +144,7 @@ def process_seconds() -> float:
 
 
 @contextlib.contextmanager
-def run_lock(output_dir: pathlib.Path) -> Iterator[None]:
+def run_lock(output_dir: Path) -> Iterator[None]:
     """Create and lock the folder of a run against other trainers."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)

@@ -3,11 +3,11 @@
 import contextlib
 import dataclasses
 import math
-import pathlib
 import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tensorflow as tf
@@ -20,15 +20,9 @@ from t2t_lite.errors import Interrupted, T2TLiteError
 from t2t_lite.model import flops
 from t2t_lite.model.layers import skip_init
 from t2t_lite.progress import log
-from t2t_lite.training import checkpoints, distribute, memory, signals
+from t2t_lite.training import checkpoints, distribute, logging, memory, signals
 from t2t_lite.training.config import CONFIG, versions
 from t2t_lite.training.evaluation import DevEvaluation
-from t2t_lite.training.logging import (
-    Callbacks,
-    Meter,
-    Totals,
-    TrainingLog,
-)
 from t2t_lite.training.model_card import provenance_of, write_card
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import Job
@@ -48,7 +42,7 @@ _LOCAL_OPTIONS = (
 )
 
 
-def train(job: Job, callbacks: Callbacks = ()) -> Run:
+def train(job: Job, callbacks: logging.Callbacks = ()) -> Run:
     """Generate missing data, create or open the run of a job, and train it.
 
     All workers call this function; only the chief writes files and calls the
@@ -155,24 +149,21 @@ def dry_run(job: Job) -> str:
             "its corpus is there",
         ]
         try:
-            problem.check_sources(
-                RawFiles(
-                    problem.files, options.raw_dir, tfds_dir=options.tfds_dir
-                )
-            )
+            raw_dir, tfds_dir = options.raw_dir, options.tfds_dir
+            raw = RawFiles(problem.files, raw_dir, tfds_dir=tfds_dir)
+            problem.check_sources(raw)
         except T2TLiteError as error:
             lines[1] = str(error)
     seed_everything(_seed_of(job))
-    return "\n".join(
-        [*lines, memory.measure_update(job.hparams, sizes, options)]
-    )
+    lines.append(memory.measure_update(job.hparams, sizes, options))
+    return "\n".join(lines)
 
 
 def train_run(
     run: Run,
     options: TrainingOptions,
     strategy: tf.distribute.Strategy | None = None,
-    callbacks: Callbacks = (),
+    callbacks: logging.Callbacks = (),
 ) -> None:
     """Train a run to its last update, from its newest checkpoint.
 
@@ -235,7 +226,7 @@ class Trainer:
         options: TrainingOptions,
         strategy: tf.distribute.Strategy,
         requests: signals.Requests | None = None,
-        callbacks: Callbacks = (),
+        callbacks: logging.Callbacks = (),
     ):
         self.run, self._options, self._strategy = run, options, strategy
         self._requests = requests or signals.Requests(options)
@@ -267,7 +258,7 @@ class Trainer:
         self._ranked = checkpoints.EMA if run.hparams.ema_decay else None
         self.step = self.saved_step = 0
         self.position = [0, 0, 0]
-        self.meter = Meter()
+        self.meter = logging.Meter()
         self._decision_is_wanted = False
         self._batches: Iterator[dict[str, Any]] | None = None
 
@@ -285,8 +276,9 @@ class Trainer:
         state = checkpoints.Reader(path).state
         self.step = self.saved_step = state["step"]
         self.position = state["position"]
-        fields = [field.name for field in dataclasses.fields(Totals)]
-        self.meter = Meter(Totals(**{key: state.get(key, 0) for key in fields}))
+        fields = [field.name for field in dataclasses.fields(logging.Totals)]
+        totals = {key: state.get(key, 0) for key in fields}
+        self.meter = logging.Meter(logging.Totals(**totals))
 
     def _restore_newest(self) -> str | None:
         """Restore the newest intact checkpoint and return its name."""
@@ -302,7 +294,7 @@ class Trainer:
             return None
         return checkpoints.restore_newest(directory, self._read).path.name
 
-    def _read(self, path: pathlib.Path) -> None:
+    def _read(self, path: Path) -> None:
         checkpoints.restore(path, self.tensors())
         if averages := self._averages():
             checkpoints.restore(path / checkpoints.EMA, averages)
@@ -310,19 +302,14 @@ class Trainer:
     def train(self) -> None:
         """Train to the last update or early stopping, evaluate and average."""
         run, requests = self.run, self._requests
-        self._dev = DevEvaluation(
-            run,
-            self.model,
-            self._options.best_metric,
-            self._worker,
-            self._workers,
-            self._check,
-        )
+        metric = self._options.best_metric
+        shard = self._worker, self._workers, self._check
+        self._dev = DevEvaluation(run, self.model, metric, *shard)
         with (
             # Only the metrics of the chief are kept.
             tempfile.TemporaryDirectory() as discarded,
-            TrainingLog(
-                run.output_dir if self._is_chief else pathlib.Path(discarded),
+            logging.TrainingLog(
+                run.output_dir if self._is_chief else Path(discarded),
                 self.step,
                 self._steps,
                 callbacks=self._callbacks,
@@ -335,9 +322,8 @@ class Trainer:
                 requests.save_seconds = 12 * self.model.count_params() / 100e6
                 requests.heartbeat()
                 if self.step < self._steps:
-                    memory.try_largest_batch(
-                        self.updater, self._log.show_status
-                    )
+                    show = self._log.show_status
+                    memory.try_largest_batch(self.updater, show)
                 if self.step:
                     self._log.note(
                         f"Resuming from update {self.step} in {run.output_dir}"
@@ -504,9 +490,8 @@ class Trainer:
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Return whether the chief's metrics have the evaluation."""
-        return self._all_gather((step, weights) in self._log.metrics.evaluated)[
-            0
-        ]
+        is_evaluated = (step, weights) in self._log.metrics.evaluated
+        return self._all_gather(is_evaluated)[0]
 
     def _average(self) -> None:
         """Evaluate the average of the last checkpoints, unless EMA is used."""

@@ -3,8 +3,8 @@
 `config.json` records both as `initialized_from` and `freeze`.
 """
 
-import pathlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -32,7 +32,7 @@ def check_warm_start(
     options: TrainingOptions,
     problem: Problem,
     hparams: HParams,
-    data_dir: pathlib.Path,
+    data_dir: Path,
     config: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Check the warm start of a run; return its keys of `config.json`.
@@ -91,7 +91,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
     source = run.config.get(SOURCE)
     if not source:
         return
-    path = pathlib.Path(source["checkpoint"])
+    path = Path(source["checkpoint"])
     found = checkpoints.checkpoint_at(path)
     if not found or not path.is_dir() or found.checksum != source["checksum"]:
         raise T2TLiteError(
@@ -102,7 +102,7 @@ def load_initial_weights(run: Run, model: Any) -> None:
     checkpoints.restore(path, checkpoints.model_tensors(model))
 
 
-def _find(path: pathlib.Path) -> tuple[Run, Checkpoint]:
+def _find(path: Path) -> tuple[Run, Checkpoint]:
     """Return the run and the checkpoint, given the folder of either."""
     if (path / CONFIG).is_file():
         run = Run.open(path, to_decode=True)

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from support.t2t_reference import reference_logits
-from support.t2t_train_dir import (
-    PIECES,
-    VALUES,
-    variables_of,
-    write_train_dir,
-)
+from support.t2t_train_dir import PIECES, VALUES, variables_of, write_train_dir
 from t2t_lite.interop.tensor2tensor.hparams import DEFAULTS
 
 

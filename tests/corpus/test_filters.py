@@ -88,11 +88,7 @@ def test_a_pair_counts_under_one_filter_whatever_their_order():
 def test_a_command_line_says_the_same_as_a_declaration():
     assert filters.normalize_filters(
         " length=80, length_ratio=1.5,identical,"
-    ) == {
-        "length": 80,
-        "length_ratio": 1.5,
-        "identical": True,
-    }
+    ) == {"length": 80, "length_ratio": 1.5, "identical": True}
     assert filters.normalize_filters("") == {}
 
 

@@ -5,13 +5,7 @@ import os
 
 import pytest
 
-from t2t_lite.corpus.mixture import (
-    Corpus,
-    normalize_corpora,
-    oversample,
-    read_corpora,
-    target_counts,
-)
+from t2t_lite.corpus import mixture
 from t2t_lite.errors import UsageError
 
 
@@ -33,18 +27,18 @@ from t2t_lite.errors import UsageError
     ],
 )
 def test_corpora_are_files_with_shares_and_tags(value, corpora):
-    assert read_corpora(value) == tuple(
-        Corpus((os.path.abspath(file),), share, tag)
+    assert mixture.read_corpora(value) == tuple(
+        mixture.Corpus((os.path.abspath(file),), share, tag)
         for file, share, tag in corpora
     )
 
 
 def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    kept = normalize_corpora("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
+    kept = mixture.normalize_corpora("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
     assert kept == f"{tmp_path}/a.tsv:0.7:web,{tmp_path}/b.tsv.xz:0.3"
-    assert normalize_corpora(kept) == kept
-    assert normalize_corpora(tmp_path / "a.tsv") == f"{tmp_path}/a.tsv"
+    assert mixture.normalize_corpora(kept) == kept
+    assert mixture.normalize_corpora(tmp_path / "a.tsv") == f"{tmp_path}/a.tsv"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +61,7 @@ def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
 )
 def test_wrong_shares_and_tags_are_one_clear_error(value, word):
     with pytest.raises(UsageError) as error:
-        read_corpora(value)
+        mixture.read_corpora(value)
     assert word in str(error.value) and "\n" not in str(error.value)
 
 
@@ -82,17 +76,19 @@ def test_wrong_shares_and_tags_are_one_clear_error(value, word):
     ],
 )
 def test_the_largest_for_its_share_is_there_once(counts, shares, copies):
-    assert target_counts(counts, shares) == copies
+    assert mixture.target_counts(counts, shares) == copies
 
 
 def test_pairs_are_there_as_whole_passes_and_a_part():
     pairs = [(str(i), "x") for i in range(10)] + [("", "y")]
     found = list(
-        oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
+        mixture.oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
     )
     counts = collections.Counter(found)
     assert counts.pop(("", "y")) == 1  # what is left out later comes once
     assert counts.keys() == set(pairs[:-1])
     assert collections.Counter(counts.values()) == {3: 6, 4: 4}
-    again = oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
+    again = mixture.oversample(
+        iter(pairs), 10, 34, lambda source, _: bool(source)
+    )
     assert list(again) == found

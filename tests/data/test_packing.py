@@ -1,11 +1,7 @@
 import numpy as np
 import pytest
 
-from t2t_lite.data.packing import (
-    feature_names,
-    packed_shape,
-    plan_rows,
-)
+from t2t_lite.data import packing
 
 
 def random_lengths(examples, longest=40, seed=0):
@@ -16,7 +12,7 @@ def random_lengths(examples, longest=40, seed=0):
 
 
 def plan(sources, targets, max_positions=256, max_length=64, seed=0):
-    return plan_rows(
+    return packing.plan_rows(
         np.array(sources),
         np.array(targets),
         max_positions=max_positions,
@@ -39,7 +35,7 @@ def bins_of(plan):
     ],
 )
 def test_every_batch_has_one_shape(max_positions, max_length, shape):
-    assert packed_shape(max_positions, max_length) == shape
+    assert packing.packed_shape(max_positions, max_length) == shape
     sources, targets = random_lengths(300)
     found = plan(sources, targets, max_positions, max_length)
     assert len(found.widths) > 1 and (found.widths == shape[1]).all()
@@ -115,12 +111,9 @@ def test_97_percent_of_the_positions_are_real_at_lengths_of_news():
 
 
 def test_features_have_the_names_of_tensor2tensor():
-    assert feature_names(False) == ["inputs", "targets"]
-    assert set(feature_names(True)) == {
-        "inputs",
-        "inputs_segmentation",
-        "inputs_position",
-        "targets",
-        "targets_segmentation",
-        "targets_position",
+    assert packing.feature_names(False) == ["inputs", "targets"]
+    assert set(packing.feature_names(True)) == {
+        f"{side}{suffix}"
+        for side in ("inputs", "targets")
+        for suffix in ("", "_segmentation", "_position")
     }

@@ -76,6 +76,17 @@ def data(tmp_path_factory):
     return folder, write_data(folder, shards)
 
 
+def report_of(data, **changes):
+    options = {"max_positions": 128, "max_length": 20, "seed": 3} | changes
+    return pipeline.padding_report(data[0], Numbered(), data[1], **options)
+
+
+def eval_batches(data, max_positions=128):
+    sizes = {"max_positions": max_positions, "max_length": 20}
+    where = data[0], Numbered(), data[1], "train"
+    return pipeline.eval_batches(*where, **sizes)
+
+
 def training_batches(data, problem=None, **changes):
     arguments = {
         "max_positions": 128,
@@ -245,12 +256,7 @@ def test_over_long_pairs_are_left_out_and_counted(data):
     kept = [n for n, pair in enumerate(random_pairs(500)) if max(pair) <= 12]
     elements = epoch_of(training_batches(data, max_length=12))
     assert sorted(numbers_in(elements)) == kept
-    report = pipeline.padding_report(
-        *(data[0], Numbered(), data[1]),
-        max_positions=128,
-        max_length=12,
-        seed=0,
-    )
+    report = report_of(data, max_length=12)
     assert (report.examples, report.too_long) == (500, 500 - len(kept))
 
 
@@ -278,19 +284,10 @@ def test_data_without_a_usable_pair_is_refused(data):
 
 
 def test_pair_longer_than_a_pass_is_refused_at_the_start(data):
-    for make in (
-        lambda: training_batches(data, max_positions=16),
-        lambda: pipeline.eval_batches(
-            *(data[0], Numbered(), data[1], "train"),
-            max_positions=16,
-            max_length=20,
-        ),
-    ):
-        message = (
-            "gradient_accumulation_steps .* got 16, max_length=20, longest=20"
-        )
+    message = "gradient_accumulation_steps .* got 16, max_length=20, longest=20"
+    for make in (training_batches, eval_batches):
         with pytest.raises(T2TLiteError, match=message):
-            make()
+            make(data, max_positions=16)
 
 
 def test_a_pass_has_to_fit_the_longest_pair_that_is_kept(data):
@@ -304,11 +301,7 @@ def test_position_of_other_data_is_refused(data):
 
 
 def test_eval_batches_hold_every_kept_pair_once_longest_first(data):
-    dataset = pipeline.eval_batches(
-        *(data[0], Numbered(), data[1], "train"),
-        max_positions=128,
-        max_length=20,
-    )
+    dataset = eval_batches(data)
     elements = taken(dataset, -1)
     assert set(elements[0]) == {"inputs", "targets"}
     assert sorted(numbers_in(elements)) == list(range(500))
@@ -334,14 +327,7 @@ def test_read_pairs_gives_the_files_order(data):
 @pytest.mark.parametrize("packing", [False, True])
 def test_padding_report_counts_the_batches_of_the_stream(data, packing):
     elements = epoch_of(training_batches(data, packing=packing))
-    report = pipeline.padding_report(
-        *(data[0], Numbered(), data[1]),
-        max_positions=128,
-        max_length=20,
-        packing=packing,
-        seed=3,
-        window_size=90,
-    )
+    report = report_of(data, packing=packing, window_size=90)
     assert report.batches == len(elements)
     assert report.share == pytest.approx(share_of_tokens(elements))
     assert str(report).startswith(f"500 pairs; about {report.batches} batches")
@@ -405,10 +391,7 @@ def multi30k(tmp_path_factory):
 def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
     for max_positions in (2048, 4096):
         report = pipeline.padding_report(
-            *multi30k(name),
-            max_positions=max_positions,
-            max_length=128,
-            seed=0,
+            *multi30k(name), max_positions=max_positions, max_length=128, seed=0
         )
         assert report.share >= 0.95
         assert report.too_long == 0

@@ -47,8 +47,7 @@ def small(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("problem", "runner"),
-    [(Plain, "DirectRunner"), (Distinct, "fnapi")],
+    ("problem", "runner"), [(Plain, "DirectRunner"), (Distinct, "fnapi")]
 )
 def test_the_files_are_those_of_one_machine(tmp_path, problem, runner):
     alone = make(problem(PAIRS), tmp_path / "alone", seed=7)

@@ -11,14 +11,7 @@ import time
 import pytest
 
 from support.places import TESTS
-from support.toy_problem import (
-    COMPLETE,
-    Toy,
-    WithPairs,
-    files_in,
-    make,
-    texts,
-)
+from support.toy_problem import COMPLETE, Toy, WithPairs, files_in, make, texts
 from t2t_lite.corpus.download import RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
 from t2t_lite.data.manifest import Manifest, sha256_of
@@ -64,14 +57,8 @@ def test_a_split_has_a_shard_for_so_many_pairs(tmp_path, monkeypatch):
 
 
 def test_pairs_with_an_empty_side_are_dropped_and_counted(tmp_path):
-    pairs = [
-        ("a", "b"),
-        ("", "x"),
-        ("y", " \t"),
-        ("c", "d"),
-        ("\u3000\u200b", ""),
-    ]
-    pairs += [("", str(i)) for i in range(5)]
+    pairs = [("a", "b"), ("", "x"), ("y", " \t"), ("c", "d")]
+    pairs += [("\u3000\u200b", ""), *(("", str(i)) for i in range(5))]
     manifest = make(WithPairs(pairs), tmp_path)
     record = manifest.splits["train"]
     assert record.examples == 2

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import (
-    random_model,
-    random_sentences,
-)
+from support.random_translator import random_model, random_sentences
 from support.rounding import assert_scores_close
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator

@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.random_translator import (
-    random_model,
-    random_sentences,
-)
+from support.random_translator import random_model, random_sentences
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.requests import Request
 from t2t_lite.decoding.search.settings import SearchSettings
@@ -252,11 +249,7 @@ def test_wrong_and_conflicting_settings_are_refused_by_name(settings, words):
     ("settings", "options", "words"),
     [
         ({}, {"seed": 3}, ["seed", "sample"]),
-        (
-            {"sample": True},
-            {"constraints": ("a",)},
-            ["constraints", "sample"],
-        ),
+        ({"sample": True}, {"constraints": ("a",)}, ["constraints", "sample"]),
     ],
 )
 def test_a_request_that_conflicts_with_the_search_has_an_error(

@@ -34,10 +34,7 @@ def test_a_partial_file_with_damaged_options_is_refused(tmp_path):
     path = tmp_path / "out"
     early_stopping_patience(path, "eins")
     (tmp_path / "out.partial.json").write_text("[")
-    with (
-        pytest.raises(UsageError, match="beam"),
-        open_resumable(path, OPTIONS),
-    ):
+    with pytest.raises(UsageError, match="beam"), open_resumable(path, OPTIONS):
         pass
 
 

@@ -6,27 +6,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support import random_translator
 from support.pairs import score_pairs
-from support.random_translator import (
-    random_sentences,
-    random_translator,
-)
 from support.rounding import approx_score
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.stream import translate_lines
-from t2t_lite.decoding.token_info import (
-    TokenDetails,
-    argmax_alignment,
-)
+from t2t_lite.decoding.token_info import TokenDetails, argmax_alignment
 from t2t_lite.errors import UsageError
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
-LINES = [*random_sentences(9), "", "ein haus\u3000é"]
+LINES = [*random_translator.random_sentences(9), "", "ein haus\u3000é"]
 
 
 @pytest.fixture(scope="module")
 def translator(encoder):
-    return random_translator(encoder, layers=2)
+    return random_translator.random_translator(encoder, layers=2)
 
 
 def test_details_add_fields_and_change_nothing_else(translator):

@@ -145,8 +145,7 @@ class Captions(Text2TextProblem):
 
 
 @pytest.mark.parametrize(
-    ("problem", "language"),
-    [(Captions(), "de"), (Captions().reverse(), "fr")],
+    ("problem", "language"), [(Captions(), "de"), (Captions().reverse(), "fr")]
 )
 def test_a_report_has_both_scores_in_the_target_language(problem, language):
     lines = ["l'eau, a b-c d"]

@@ -16,12 +16,7 @@ from hypothesis import strategies as st
 
 from support.mutations import JSON, hostile, mutated_json
 from support.toy_problem import Toy, make
-from t2t_lite.corpus.lines import (
-    LENIENT,
-    Encoding,
-    read_byte_lines,
-    read_lines,
-)
+from t2t_lite.corpus.lines import LENIENT, Encoding, read_byte_lines, read_lines
 from t2t_lite.corpus.parallel import (
     read_json_lines,
     read_parallel,
@@ -31,14 +26,8 @@ from t2t_lite.corpus.parallel import (
 )
 from t2t_lite.data.manifest import Manifest, check_data, find_data
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.parsing import trees
 from t2t_lite.parsing.bracket_f1 import read_parameters
-from t2t_lite.parsing.trees import (
-    format_tree,
-    parse_trees,
-    read_trees,
-    strip_annotation,
-    words,
-)
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 from t2t_lite.tokenizers.vocabulary import open_vocabulary
 
@@ -164,16 +153,7 @@ TMX = (
     b'<?xml version="1.0" encoding="utf-8"?>\n<tmx><body>\n%s</body></tmx>'
     % (UNIT % (b"xx", TARGET) + UNIT % (b"xx", b"") + UNIT % (b"zz", TARGET))
 )
-XML = (
-    b"&#11;",
-    b"&a;",
-    b"<",
-    b"<!--",
-    b"<![CDATA[",
-    b"<seg>",
-    b"</tu>",
-    b"&#x",
-)
+XML = b"&#11; &a; < <!-- <![CDATA[ <seg> </tu> &#x".split()
 OTHERS = (TMX.replace(b"utf-8", b"latin-1"), TMX.decode().encode("utf-16"))
 
 
@@ -209,14 +189,14 @@ TREES = (
 
 @given(hostile(*TREES, parts=(b"(", b")", b"()", b"(A ", b"\xc2\xa0")))
 def test_trees(give, content):
-    found = give("a.mrg", content, read_trees)
+    found = give("a.mrg", content, trees.read_trees)
     if found is not None:
         text = content.decode("utf-8-sig")
-        assert list(parse_trees(map(format_tree, found))) == found
-        leaves = [word for tree in found for word in words(tree)]
+        assert list(trees.parse_trees(map(trees.format_tree, found))) == found
+        leaves = [word for tree in found for word in trees.words(tree)]
         assert all(leaves) and len(leaves) <= len(re.split(r"[\s()]+", text))
-        assert all(words(tree) for tree in found)
-        list(map(strip_annotation, found))
+        assert all(trees.words(tree) for tree in found)
+        list(map(trees.strip_annotation, found))
 
 
 @example(b"CUTOFF_LEN " + b"9" * 5000)

@@ -264,10 +264,7 @@ def test_an_empty_text_is_answered_and_so_is_no_text(translator):
     [
         ({"attention_window": 4}, "attention_window"),
         ({"max_relative_position": 3}, "position_encoding=none"),
-        (
-            {"key_depth": 4, "value_depth": 8},
-            "key_depth",
-        ),
+        ({"key_depth": 4, "value_depth": 8}, "key_depth"),
     ],
     ids=["window", "relative", "depths"],
 )
@@ -350,9 +347,7 @@ def test_a_folder_works_with_sentencepiece_and_ctranslate2_alone(
     )
     text = "eins haus grün"
     (answer,) = engine.translate_batch(
-        [pieces.encode(text, out_type=str)],
-        beam_size=1,
-        max_decoding_length=8,
+        [pieces.encode(text, out_type=str)], beam_size=1, max_decoding_length=8
     )
     greedy = CTranslate2Translator.convert(translator).searching(beam_size=1)
     (wanted,) = translate_lines(greedy, [text])

@@ -13,15 +13,9 @@ from support.places import ROOT, TESTS
 from t2t_lite import plugins
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.interop.huggingface import (
-    import_huggingface,
-    write_huggingface,
-)
+from t2t_lite.interop import huggingface
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.serving.export import (
-    export_saved_model,
-    export_to_engine,
-)
+from t2t_lite.serving.export import export_saved_model, export_to_engine
 from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 from t2t_lite.training.run import Run
@@ -96,7 +90,7 @@ def expected(original):
 @pytest.fixture(scope="module")
 def run(original):
     plugins.load_plugins()
-    run = import_huggingface(str(original), original.parent / "run")
+    run = huggingface.import_huggingface(str(original), original.parent / "run")
     return Run.open(run.output_dir)
 
 
@@ -118,10 +112,7 @@ def assert_same_logits(translator, found, folder, pairs=TESTED):
     )
     order = [ids[name] for name in names]
     for source, target, theirs in zip(
-        pairs["source"][:50],
-        pairs["target"][:50],
-        found["logits"],
-        strict=True,
+        pairs["source"][:50], pairs["target"][:50], found["logits"], strict=True
     ):
         features, *_ = translator.encode_pairs(
             tf.constant([source]), tf.constant([target])
@@ -200,7 +191,7 @@ def test_import_export_and_import_preserve_all_tensors(run, expected, tmp_path):
     model = run.load_model()[0]
     translator = run.translator(model, alpha=0.0)
     folder = export_to_engine(translator, tmp_path, "huggingface", run=run)
-    again = import_huggingface(str(folder), tmp_path / "again")
+    again = huggingface.import_huggingface(str(folder), tmp_path / "again")
     assert_same_tensors(tensors_of(model), tensors_of(again.load_model()[0]))
     assert again.hparams.model_kwargs() | {"max_length": 96} == (
         run.hparams.model_kwargs()
@@ -238,7 +229,7 @@ def test_fine_tuning_begins_with_the_imported_weights(
 
 def test_the_tag_of_a_language_is_its_code(exported, run_command, tmp_path):
     folder, _ = exported(tags=(">>deu<<", ">>fra<<"))
-    run = import_huggingface(str(folder), tmp_path / "run")
+    run = huggingface.import_huggingface(str(folder), tmp_path / "run")
     lines = tmp_path / "lines"
     lines.write_text("two\n")
     flags = (f"--output_dir={run.output_dir}", f"--decode_from_file={lines}")
@@ -269,7 +260,7 @@ def exported(tmp_path):
         translator = Translator(model, encoder, encoder)
         folder = tmp_path / "exported"
         folder.mkdir()
-        write_huggingface(translator, folder)
+        huggingface.write_huggingface(translator, folder)
         return folder, translator
 
     return export
@@ -292,7 +283,7 @@ def exported(tmp_path):
 )
 def test_an_exported_run_is_imported_as_it_was(exported, tmp_path, hparams):
     folder, translator = exported(**hparams)
-    run = import_huggingface(str(folder), tmp_path / "run")
+    run = huggingface.import_huggingface(str(folder), tmp_path / "run")
     before = tensors_of(translator.model)
     after = tensors_of(run.load_model()[0])
     assert_same_tensors(before, {p: after[p] for p in before})
@@ -355,7 +346,7 @@ def test_a_config_that_cannot_be_expressed_is_refused(
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with pytest.raises(UsageError, match=word):
-        import_huggingface(str(folder), tmp_path / "run")
+        huggingface.import_huggingface(str(folder), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -367,7 +358,7 @@ def test_missing_and_damaged_files_are_named(exported, tmp_path, monkeypatch):
         if name != path.name:
             (folder / name).unlink()
         with pytest.raises(T2TLiteError, match=name.replace(".", r"\.")):
-            import_huggingface(str(folder), tmp_path / "run")
+            huggingface.import_huggingface(str(folder), tmp_path / "run")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(T2TLiteError, match="nobody/nothing"):
-        import_huggingface("nobody/nothing", tmp_path / "run")
+        huggingface.import_huggingface("nobody/nothing", tmp_path / "run")

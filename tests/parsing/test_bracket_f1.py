@@ -45,10 +45,7 @@ def test_identical_trees_score_100():
     ("gold", "test"),
     [
         ("(S (NP a) (VP b c))", "(S (NP a b) (VP c))"),
-        (
-            "(S (NP (X a)) (VP (X b) (X c)))",
-            "(S (NP (X a) (X b)) (VP (X c)))",
-        ),
+        ("(S (NP (X a)) (VP (X b) (X c)))", "(S (NP (X a) (X b)) (VP (X c)))"),
     ],
 )
 def test_one_bracket_of_three_is_a_third(gold, test):

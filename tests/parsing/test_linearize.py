@@ -6,21 +6,12 @@ import time
 import pytest
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.parsing import trees
 from t2t_lite.parsing.linearize import (
     PUNCTUATION,
     PUNCTUATION_TAGS,
     delinearize,
     linearize,
-)
-from t2t_lite.parsing.trees import (
-    OPEN,
-    Tree,
-    fold,
-    format_tree,
-    parse_trees,
-    strip_annotation,
-    walk,
-    words,
 )
 
 TREE = (
@@ -29,25 +20,25 @@ TREE = (
 
 
 def tree(text):
-    (only,) = parse_trees([text])
+    (only,) = trees.parse_trees([text])
     return only
 
 
 def without_tags(whole):
     """The tree with the tag XX where `linearize` drops one."""
-    return fold(
+    return trees.fold(
         whole,
         lambda leaf: (
             leaf if leaf.label in PUNCTUATION else leaf._replace(label="XX")
         ),
-        lambda part, parts: Tree(part.label, tuple(parts)),
+        lambda part, parts: trees.Tree(part.label, tuple(parts)),
     )
 
 
 def repaired(tokens, sentence="a b c", **options):
     """The rebuilt tree as text, and the repairs that were needed."""
     rebuilt, repairs = delinearize(tokens.split(), sentence.split(), **options)
-    return format_tree(rebuilt), repairs
+    return trees.format_tree(rebuilt), repairs
 
 
 def test_words_are_xx_and_punctuation_keeps_its_tags():
@@ -65,7 +56,7 @@ def test_words_are_xx_and_punctuation_keeps_its_tags():
 )
 def test_odd_but_whole_trees_come_back(text):
     whole = tree(text)
-    assert delinearize(linearize(whole), words(whole)) == (whole, {})
+    assert delinearize(linearize(whole), trees.words(whole)) == (whole, {})
 
 
 @pytest.mark.parametrize(
@@ -133,7 +124,7 @@ def test_repairs_are_those_of_the_rules(tokens, sentence, expected, repairs):
 def test_unknown_tokens_are_left_out():
     tokens = ["(S", "", "a b", "(N(P", "XX)", "XX", "XX", "XX", "\n", ")S"]
     rebuilt, repairs = delinearize(tokens, ["a", "b", "c"])
-    assert format_tree(rebuilt) == "(S (XX a) (XX b) (XX c))"
+    assert trees.format_tree(rebuilt) == "(S (XX a) (XX b) (XX c))"
     assert repairs == {"unknown_tokens": 5}
 
 
@@ -178,10 +169,12 @@ def test_any_tokens_become_a_tree_over_exactly_the_words():
         rebuilt, repairs = delinearize(
             tokens, sentence, correct_tags=draw.random() < 0.5
         )
-        assert words(rebuilt) == sentence
+        assert trees.words(rebuilt) == sentence
         assert all(count > 0 for count in repairs.values())
         assert all(
-            part.children for kind, part in walk(rebuilt) if kind is OPEN
+            part.children
+            for kind, part in trees.walk(rebuilt)
+            if kind is trees.OPEN
         )
 
 
@@ -190,19 +183,19 @@ def test_endless_and_deep_outputs_are_rebuilt_in_time():
     start = time.process_time()
     for tokens in (["(S"] * 5000, ["XX", ","] * 5000, [")S"] * 5000):
         rebuilt, _ = delinearize(tokens, sentence)
-        assert words(rebuilt) == sentence
+        assert trees.words(rebuilt) == sentence
     assert time.process_time() - start < 10
 
 
 def test_every_tree_of_a_treebank_survives(treebank):
     for name, text in treebank.items():
-        for raw in parse_trees(text.splitlines(), name):
+        for raw in trees.parse_trees(text.splitlines(), name):
             check_survives(raw, keep_tags=False)
-            check_survives(strip_annotation(raw), keep_tags=False)
-            check_survives(strip_annotation(raw), keep_tags=True)
+            check_survives(trees.strip_annotation(raw), keep_tags=False)
+            check_survives(trees.strip_annotation(raw), keep_tags=True)
 
 
 def check_survives(whole, keep_tags):
-    rebuilt = delinearize(linearize(whole, keep_tags), words(whole))
+    rebuilt = delinearize(linearize(whole, keep_tags), trees.words(whole))
     expected = whole if keep_tags else without_tags(whole)
     assert rebuilt == (expected, {})

@@ -40,10 +40,7 @@ def variables_of(values, vocab_size, seed=0, target_vocab_size=None):
         for i in range(pieces):
             shapes[
                 f"transformer/symbol_modality_{rows}_{size}/{scope}/weights_{i}"
-            ] = (
-                rows // pieces + (i < rows % pieces),
-                size,
-            )
+            ] = (rows // pieces + (i < rows % pieces), size)
 
     target_vocab_size = target_vocab_size or vocab_size
     if values.get("shared_embedding_and_softmax_weights", True):

@@ -210,8 +210,7 @@ def require_a_late_checkpoint(run):
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["datagen", "trainer", "average", "decoder", "exporter"],
+    "command", ["datagen", "trainer", "average", "decoder", "exporter"]
 )
 def test_a_killed_command_ends_as_if_it_had_not_been(
     command, tiny_usr_dir, places, tmp_path, rounds, chance

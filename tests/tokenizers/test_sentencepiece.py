@@ -61,14 +61,8 @@ def assert_comes_back(encoder, texts):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        " ",
-        "    ",
-        "  two  men   walk ",
-        "\t\ta\tb\t",
-        "a\nb\r\nc\r",
-        "a\0b\0",
-        "\0",
+        *("", " ", "    ", "  two  men   walk ", "\t\ta\tb\t"),
+        *("a\nb\r\nc\r", "a\0b\0", "\0"),
         "na\u00efve nai\u0308ve \u0301",
         "\u1100\u1161\u11a8 \uac01",
         "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea",

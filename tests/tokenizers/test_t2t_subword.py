@@ -12,20 +12,8 @@ from t2t_lite.tokenizers.t2t_subword import T2TSubwordTokenizer
 
 RECORDED = SHARED_DATA / "t2t"
 ESCAPES = list("\\_u;0123456789")
-PIECES = [
-    "<pad>_",
-    "<EOS>_",
-    "men_",
-    "Two_",
-    "Tw",
-    "T",
-    "w",
-    "o",
-    " ",
-    ". ",
-    ".",
-]
-PIECES += ["a", "b", "ab", "abc", "bc_", "c", "ö", *ESCAPES]
+PIECES = ["<pad>_", "<EOS>_", "men_", "Two_", "Tw", "T", "w", "o", " "]
+PIECES += [". ", ".", "a", "b", "ab", "abc", "bc_", "c", "ö", *ESCAPES]
 
 
 def write(path, pieces, quote="'"):
@@ -136,11 +124,7 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "message"),
-    [
-        (PIECES[:-1], "lacks 9"),
-        ([], "lacks"),
-    ],
+    ("pieces", "message"), [(PIECES[:-1], "lacks 9"), ([], "lacks")]
 )
 def test_another_file_is_refused(pieces, message, tmp_path):
     with pytest.raises(T2TLiteError, match=message):

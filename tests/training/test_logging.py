@@ -12,13 +12,8 @@ from tensorboard.backend.event_processing.event_accumulator import (
 )
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.training import logging
 from t2t_lite.training.config import read_metrics
-from t2t_lite.training.logging import (
-    Meter,
-    MetricsFile,
-    Totals,
-    TrainingLog,
-)
 from t2t_lite.training.update import UpdateStats
 
 
@@ -40,13 +35,13 @@ def _records(path):
 
 def test_a_resumed_run_appends_and_readers_take_the_last_record(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    metrics = MetricsFile(path, 0)
+    metrics = logging.MetricsFile(path, 0)
     for step in (1, 2, 3):
         metrics.write({"step": step, "loss": 1.0})
         metrics.write({"step": step, "dev_loss": 2.0})
     metrics.write({"step": 2, "dev_loss": 2.0, "weights": "ema"})
     before = path.read_bytes()
-    metrics = MetricsFile(path, 2)
+    metrics = logging.MetricsFile(path, 2)
     assert list(metrics.evaluated) == [(1, None), (2, None), (2, "ema")]
     metrics.write({"step": 3, "loss": 0.5})
     assert path.read_bytes().startswith(before)
@@ -68,7 +63,7 @@ def test_damaged_lines_cost_no_other_line(tmp_path):
     sound = b'{"step": 2, "dev_loss": 2.0}'
     cut_off = b'{"step": 2, "lo'  # by a crash
     path.write_bytes(b"\n".join([*damaged, sound, cut_off]))
-    metrics = MetricsFile(path, 2)
+    metrics = logging.MetricsFile(path, 2)
     assert list(metrics.evaluated) == [(2, None)]
     metrics.write({"step": 3})
     assert [r["step"] for r in read_metrics(tmp_path)] == [2, 3]
@@ -77,18 +72,18 @@ def test_damaged_lines_cost_no_other_line(tmp_path):
 
 def test_metrics_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(T2TLiteError, match=f"{tmp_path} cannot be"):
-        MetricsFile(tmp_path, 0)
+        logging.MetricsFile(tmp_path, 0)
 
 
 def test_metrics_are_strict_json(tmp_path):
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    metrics = logging.MetricsFile(tmp_path / "metrics.jsonl", 0)
     metrics.write({"step": 1, "loss": math.nan, "dev_perplexity": math.inf})
     line = (tmp_path / "metrics.jsonl").read_text()
     assert line == '{"step": 1, "loss": null, "dev_perplexity": null}\n'
 
 
 def test_a_full_disk_loses_records_but_does_not_end_training(tmp_path, capsys):
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    metrics = logging.MetricsFile(tmp_path / "metrics.jsonl", 0)
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, old[1]))
     try:
@@ -110,7 +105,7 @@ def clock(monkeypatch):
 
 def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path, clock):
     stream = io.StringIO()
-    with TrainingLog(tmp_path, 0, 5000, stream) as log:
+    with logging.TrainingLog(tmp_path, 0, 5000, stream) as log:
         log.progress(_record(7))
         clock.seconds = 27.9  # 93 updates in 27.9 seconds: 0.3 each
         log.training(_record(100))
@@ -129,7 +124,7 @@ def _samples(*translations):
 
 def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
     stream = io.StringIO()
-    with TrainingLog(tmp_path, 0, 10, stream) as log:
+    with logging.TrainingLog(tmp_path, 0, 10, stream) as log:
         samples = _samples("H", "Hünd" * 126, "Hund und")
         log.evaluation({"step": 5, "dev_loss": 2.0}, samples)
         log.evaluation({"step": 8, "dev_loss": 2.0})  # has none
@@ -149,7 +144,7 @@ def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
 
 def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
     scores = {"step": 5, "dev_loss": 2.0, "dev_bleu": 31.25}
-    with TrainingLog(tmp_path, 0, 10, io.StringIO()) as log:
+    with logging.TrainingLog(tmp_path, 0, 10, io.StringIO()) as log:
         log.training(_record(5))
         log.evaluation(scores)
         log.evaluation({**scores, "weights": "average-3-step-00000005"})
@@ -175,7 +170,7 @@ def _stats(skipped=0.0):
 
 
 def test_a_meter_leaves_skipped_updates_out_of_the_loss():
-    meter = Meter(Totals(skipped=5))
+    meter = logging.Meter(logging.Totals(skipped=5))
     for skipped in (0.0, 1.0, 1.0):
         meter.add(_stats(skipped))
     # It reads an update when the next one is under way.

@@ -204,9 +204,7 @@ def a_run():
     return make
 
 
-def test_a_command_names_what_differs_from_the_set_and_from_defaults(
-    a_run,
-):
+def test_a_command_names_what_differs_from_the_set_and_from_defaults(a_run):
     hparams = registry.hparams("transformer_toy").override(
         "batch_tokens=999,packing=true,key_depth=4"
     )

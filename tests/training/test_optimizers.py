@@ -6,12 +6,7 @@ import tensorflow as tf
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
-from t2t_lite.training.optimizers import (
-    Adafactor,
-    Adam,
-    MovingAverage,
-    frozen_paths,
-)
+from t2t_lite.training import optimizers
 
 SHAPES = {"table": (7, 4), "bias": (4,), "heads": (2, 3, 4)}
 
@@ -31,10 +26,10 @@ def _gradients(step):
 
 def _make(name, variables):
     if name == "adafactor":
-        return Adafactor(variables)
+        return optimizers.Adafactor(variables)
     decay = 0.1 if name == "adamw" else 0.0
     hparams = HParams(optimizer="adamw", weight_decay=decay)
-    return Adam(variables, hparams)
+    return optimizers.Adam(variables, hparams)
 
 
 def _keras(name, rate):
@@ -109,7 +104,7 @@ def test_adamw_takes_a_share_of_matrices_and_nothing_of_vectors():
 
 
 def test_adafactor_keeps_a_row_and_a_column_for_a_matrix():
-    state = Adafactor(_variables()).tensors(list(SHAPES))
+    state = optimizers.Adafactor(_variables()).tensors(list(SHAPES))
     assert {name: tuple(v.shape) for name, v in state.items()} == {
         "adafactor/applied": (),
         "adafactor/row/table": (7,),
@@ -125,7 +120,7 @@ def test_adafactor_changes_a_matrix_of_a_rank_one_gradient_by_its_sign():
     # times the rate, times the variable's own root mean square, 2.
     weights = tf.Variable(tf.fill([2, 3], 2.0))
     gradient = tf.constant([[1.0], [-3.0]]) * tf.constant([[0.1, 0.2, -0.5]])
-    Adafactor([weights]).apply([gradient], tf.constant(0.01))
+    optimizers.Adafactor([weights]).apply([gradient], tf.constant(0.01))
     changes = weights - 2.0
     np.testing.assert_allclose(changes, -0.02 * np.sign(gradient), rtol=1e-4)
 
@@ -133,14 +128,14 @@ def test_adafactor_changes_a_matrix_of_a_rank_one_gradient_by_its_sign():
 def test_adafactor_leaves_what_has_no_gradient_as_it_is():
     weights = tf.Variable(tf.ones([3, 2]))
     gradient = tf.constant([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
-    Adafactor([weights]).apply([gradient], tf.constant(0.1))
+    optimizers.Adafactor([weights]).apply([gradient], tf.constant(0.1))
     assert np.all(weights.numpy()[0] < 1)
     np.testing.assert_array_equal(weights[1:], np.ones((2, 2)))
 
 
 def test_the_average_of_three_updates_worked_by_hand():
     weights = tf.Variable([0.0])
-    average = MovingAverage([weights], decay=0.24)
+    average = optimizers.MovingAverage([weights], decay=0.24)
     seen = []
     for n, value in enumerate([11.0, 8.0, 4.0], start=1):
         weights.assign([value])
@@ -154,7 +149,7 @@ def test_the_average_of_three_updates_worked_by_hand():
 
 def test_the_average_begins_as_the_weights_are():
     weights = tf.Variable([3.0, 4.0])
-    average = MovingAverage([weights], decay=0.999)
+    average = optimizers.MovingAverage([weights], decay=0.999)
     np.testing.assert_array_equal(average.averages[0], [3.0, 4.0])
     weights.assign([5.0, 6.0])
     average.reset()
@@ -185,7 +180,9 @@ PATHS = [
     ],
 )
 def test_patterns_freeze_parts_of_the_model(patterns, numbers):
-    assert frozen_paths(PATHS, patterns) == {PATHS[n] for n in numbers}
+    assert optimizers.frozen_paths(PATHS, patterns) == {
+        PATHS[n] for n in numbers
+    }
 
 
 @pytest.mark.parametrize(
@@ -199,4 +196,4 @@ def test_patterns_freeze_parts_of_the_model(patterns, numbers):
 )
 def test_a_pattern_that_is_of_no_use_is_refused(patterns, message):
     with pytest.raises(UsageError, match=message):
-        frozen_paths(PATHS, patterns)
+        optimizers.frozen_paths(PATHS, patterns)

@@ -15,10 +15,7 @@ from t2t_lite.training import checkpoints
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.run import Run
-from t2t_lite.training.warm_start import (
-    check_warm_start,
-    load_initial_weights,
-)
+from t2t_lite.training.warm_start import check_warm_start, load_initial_weights
 
 
 class OtherWords(Words):
@@ -123,10 +120,7 @@ def test_sizes_that_differ_are_named(begin, base, changes):
 
 
 def test_a_refused_beginning_leaves_no_run(begin, tmp_path):
-    for options in (
-        {"init_from": tmp_path},
-        {"freeze": "encodr"},
-    ):
+    for options in ({"init_from": tmp_path}, {"freeze": "encodr"}):
         with pytest.raises(UsageError):
             begin("new", **options)
     assert not (tmp_path / "new").exists()

@@ -14,12 +14,8 @@ from typing import Any
 
 from keras import ops, tree
 
-from t2t_lite.decoding.search.logits_processors import LogitsProcessor
-from t2t_lite.decoding.search.scores import (
-    NEG_INF,
-    is_possible,
-    length_penalty,
-)
+from t2t_lite.decoding.search.logits_processors import LogitsProcessor, count
+from t2t_lite.decoding.search.scores import NEG_INF, is_possible, length_penalty
 from t2t_lite.decoding.search.selection import TopK
 from t2t_lite.decoding.search.state import SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp
@@ -79,7 +75,7 @@ def beam_search(
       than 2 K, or NaN logits) has zero ids and a score for which `is_possible`
       is false.
     """
-    count = beam_size if num_hypotheses is None else num_hypotheses
+    num_hypotheses = beam_size if num_hypotheses is None else num_hypotheses
     if longest is None:
         longest = ops.max(limits, initial=0)
     limits = ops.cast(limits, "int32")
@@ -95,7 +91,7 @@ def beam_search(
         return SearchState(*values)
 
     own_states = tuple(each.start(batch_size, beam_size) for each in processors)
-    shape = (batch_size, beam_size, count, longest)
+    shape = (batch_size, beam_size, num_hypotheses, longest)
     state = _start(cache, own_states, shape, limits)
     if select_fn is None:
         return _best(search(state, ops.any), alpha)
@@ -106,7 +102,7 @@ def beam_search(
 
 def _start(cache, own_states, shape, limits):
     """Return the first state; its only live hypothesis, index 0, is empty."""
-    batch_size, beam_size, count, longest = shape
+    batch_size, beam_size, num_hypotheses, longest = shape
     live = ops.where(ops.equal(ops.arange(beam_size), 0), 0.0, NEG_INF)
     return SearchState(
         index=ops.convert_to_tensor(0, "int32"),
@@ -118,8 +114,10 @@ def _start(cache, own_states, shape, limits):
         live_log_probs=ops.broadcast_to(
             ops.cast(live, "float32")[None], (batch_size, beam_size)
         ),
-        finished_ids=ops.zeros((batch_size, count, longest), "int32"),
-        finished_scores=ops.full((batch_size, count), NEG_INF, "float32"),
+        finished_ids=ops.zeros((batch_size, num_hypotheses, longest), "int32"),
+        finished_scores=ops.full(
+            (batch_size, num_hypotheses), NEG_INF, "float32"
+        ),
         processor_states=own_states,
         cache=cache,
     )
@@ -227,8 +225,7 @@ def _running(state, alpha):
 
 def _mostly_running(running):
     """Return whether more than half of the sentences in the batch run."""
-    count = ops.sum(ops.cast(running, "int32"))
-    return 2 * count > ops.shape(running)[0]
+    return 2 * count(running) > ops.shape(running)[0]
 
 
 def _search_shrinking_batch(state, search, alpha, select_fn):
@@ -258,7 +255,7 @@ def _search_shrinking_batch(state, search, alpha, select_fn):
 
 def _best(state, alpha):
     """Return the best N finished hypotheses, then the best live ones."""
-    batch_size, count = ops.shape(state.finished_scores)
+    batch_size, num_hypotheses = ops.shape(state.finished_scores)
     longest = ops.cast(state.limits, "float32")[:, None]
     live_scores = state.live_log_probs / length_penalty(longest, alpha)
     real = is_possible(state.live_log_probs)
@@ -266,13 +263,10 @@ def _best(state, alpha):
     live_ids = ops.where(real[..., None], state.live_ids, 0)
     scores = ops.concatenate([state.finished_scores, live_scores], axis=1)
     ids = ops.concatenate([state.finished_ids, live_ids], axis=1)
-    finished = ops.sum(
-        ops.cast(is_possible(state.finished_scores), "int32"),
-        axis=1,
-        keepdims=True,
-    )
-    indices = ops.arange(count, dtype="int32")[None]
-    indices = ops.broadcast_to(indices, (batch_size, count))
+    finished = count(is_possible(state.finished_scores))[:, None]
+    indices = ops.arange(num_hypotheses, dtype="int32")[None]
+    indices = ops.broadcast_to(indices, (batch_size, num_hypotheses))
     # In `ids`, the K live hypotheses follow the N finished ones.
-    indices = ops.where(indices < finished, indices, indices - finished + count)
+    live_indices = indices - finished + num_hypotheses
+    indices = ops.where(indices < finished, indices, live_indices)
     return gather_rows(ids, indices), gather_rows(scores, indices)

@@ -27,12 +27,9 @@ class LogitsProcessor:
     Completed sentences may leave the batch, so a processor reads its data of
     each sentence with `SearchState.select_rows`. A subclass implements `mask`,
     or all three methods.
-
-    Attributes:
-      renormalizes: compute log-probabilities from the new logits; if False,
-        from the model's logits.
     """
 
+    # Compute log-probabilities from the new logits, not from the model's.
     renormalizes = False
 
     def start(self, batch_size: int | Tensor, beam_size: int) -> Any:
@@ -101,13 +98,10 @@ class NoRepeat(LogitsProcessor):
 
 @dataclasses.dataclass(frozen=True)
 class BadPhrases(LogitsProcessor):
-    """Forbids the last token of a phrase after its other tokens.
+    """Forbids the last token of a phrase after its other tokens."""
 
-    Attributes:
-      phrases: int32 [B, P, M]: optionally START, then at least one token, then
-        NO_TOKEN; only NO_TOKEN for a phrase that does not exist.
-    """
-
+    # int32 [B, P, M]: optionally START, then at least one token, then NO_TOKEN;
+    # only NO_TOKEN for a phrase that does not exist.
     phrases: Tensor
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
@@ -125,15 +119,10 @@ class BadPhrases(LogitsProcessor):
 
 @dataclasses.dataclass(frozen=True)
 class ForcedPrefix(LogitsProcessor):
-    """Forces hypotheses to begin with given tokens.
+    """Forces hypotheses to begin with given tokens."""
 
-    Attributes:
-      prefixes: int32 [B, M], then NO_TOKEN.
-      others: processors that apply only after the prefix.
-    """
-
-    prefixes: Tensor
-    others: Sequence[LogitsProcessor] = ()
+    prefixes: Tensor  # int32 [B, M], then NO_TOKEN
+    others: Sequence[LogitsProcessor] = ()  # apply only after the prefix
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
         prefixes = state.select_rows(self.prefixes)
@@ -143,9 +132,7 @@ class ForcedPrefix(LogitsProcessor):
             mask = ops.logical_or(mask, other.mask(state, vocab_size))
         vocabulary = ops.arange(vocab_size, dtype="int32")
         return ops.where(
-            ops.equal(forced, NO_TOKEN),
-            mask,
-            ops.not_equal(vocabulary, forced),
+            ops.equal(forced, NO_TOKEN), mask, ops.not_equal(vocabulary, forced)
         )
 
 

@@ -176,17 +176,15 @@ class _Rows:
 
     def banks(self, state, candidates):
         """Count the required tokens of candidates: int32 [B, C]."""
-        newest = gather_rows(
-            last_tokens(state, self._size - 1), candidates.parents
-        )
+        newest = last_tokens(state, self._size - 1)
+        newest = gather_rows(newest, candidates.parents)
         newest = ops.concatenate([newest, candidates.ids[..., None]], axis=2)
         matched = self._matched(newest)  # [B, C, R]
         lengths = self._row_lengths[:, None]
         complete = ops.logical_and(ops.equal(matched, lengths), lengths > 0)
         contained = gather_rows(self.contained(state), candidates.parents)
-        contained = ops.logical_or(
-            contained, ops.any(self._by_phrase(complete), axis=-1)
-        )  # [B, C, P]
+        complete = ops.any(self._by_phrase(complete), axis=-1)
+        contained = ops.logical_or(contained, complete)  # [B, C, P]
         # START is not a token; an incomplete phrase counts less than a complete
         # one.
         begun = matched - ops.cast(self._has_start[:, None], "int32")

@@ -8,6 +8,7 @@ import dataclasses
 
 from keras import ops
 
+from t2t_lite.decoding.search.logits_processors import count
 from t2t_lite.decoding.search.scores import NEG_INF
 from t2t_lite.decoding.search.state import Candidates, SearchState
 from t2t_lite.ops import Tensor, gather_rows, logsumexp, top_k
@@ -74,18 +75,13 @@ class Sample(TopK):
     A uniform number selects the token by inverse transform sampling, so a text
     depends only on its own numbers. keras-hub's samplers use one seed for a
     batch, so a text depends on the rest of the batch.
-
-    Attributes:
-      sample_uniforms: float32 [B, L] in [0, 1), L at least the largest limit.
-      temperature: divisor of the logits, above 0.
-      top_k: sample from the k likeliest tokens; 0: all (arXiv:1805.04833).
-      top_p: sample from the likeliest tokens whose probabilities sum to top_p,
-        in (0, 1]; 1: all (arXiv:1904.09751, equation 3).
     """
 
-    sample_uniforms: Tensor
-    temperature: float = 1.0
-    top_k: int = 0
+    sample_uniforms: Tensor  # float32 [B, L] in [0, 1), L at least all limits
+    temperature: float = 1.0  # divisor of the logits, above 0
+    top_k: int = 0  # number of likeliest tokens; 0: all (arXiv:1805.04833)
+    # Sample from the likeliest tokens whose probabilities sum to top_p, in
+    # (0, 1]; 1: all (arXiv:1904.09751, equation 3).
     top_p: float = 1.0
 
     def candidates(
@@ -101,9 +97,7 @@ class Sample(TopK):
         uniforms = state.select_rows(uniforms)[:, None]
         # The factor keeps rounding from reaching the total.
         threshold = uniforms * sums[:, -1:] * (1 - 1e-6)
-        ids = ops.sum(
-            ops.cast(sums <= threshold, "int32"), axis=-1, keepdims=True
-        )
+        ids = count(sums <= threshold)[:, None]
         ids = ops.minimum(ids, vocab_size - 1)  # [B, 1]
         log_probs = gather_rows(logits, ids) - normalizer[:, 0]
         log_probs = ops.where(log_probs > NEG_INF, log_probs, NEG_INF)

@@ -6,9 +6,9 @@ to source embeddings is one row, the target space, of a table with 32 rows.
 """
 
 import math
-import pathlib
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class Checkpoint:
     The path is the prefix of its files, such as `FOLDER/model.ckpt-1000`.
     """
 
-    def __init__(self, path: pathlib.Path):
+    def __init__(self, path: Path):
         self._path = path
         try:
             self._reader = tf.train.load_checkpoint(str(path))

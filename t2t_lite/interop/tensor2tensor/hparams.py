@@ -6,9 +6,9 @@
 import dataclasses
 import json
 import math
-import pathlib
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from t2t_lite.errors import T2TLiteError, UsageError
@@ -124,12 +124,12 @@ _FLAG = re.compile(r"^--(\w+)=(.*)$", re.MULTILINE)
 class TrainDir(NamedTuple):
     """A checkpoint in a folder of tensor2tensor's trainer."""
 
-    checkpoint: pathlib.Path  # prefix of its files
+    checkpoint: Path  # prefix of its files
     step: int  # number in its name
     flags: Mapping[str, str]  # flags of the trainer; {} without flags.txt
 
 
-def read_train_dir(path: pathlib.Path) -> TrainDir:
+def read_train_dir(path: Path) -> TrainDir:
     """Find the newest checkpoint in a trainer's folder and read the flags.
 
     The path may also be a checkpoint, such as `FOLDER/model.ckpt-250000`.
@@ -155,7 +155,7 @@ def read_train_dir(path: pathlib.Path) -> TrainDir:
     return TrainDir(found[step], step, flags)
 
 
-def read_values(path: pathlib.Path) -> dict[str, Any]:
+def read_values(path: Path) -> dict[str, Any]:
     """Read an `hparams.json` file, and check the types of known values."""
     if not path.is_file():
         raise UsageError(
@@ -225,11 +225,7 @@ def hparams_of(
     return HParams(**converted)
 
 
-def _check_supported(
-    values: Mapping[str, Any],
-    supported: Mapping[str, Collection[Any]],
-    fix: str = "",
-) -> None:
+def _check_supported(values, supported, fix=""):
     """Raise UsageError if a value is not supported."""
     for name, known in supported.items():
         if name in values and values[name] not in known:

@@ -1,10 +1,10 @@
 """`import_run`: conversion of a tensor2tensor checkpoint to a run."""
 
-import pathlib
 import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,15 +33,15 @@ _TOLERANCE = 1e-4
 def import_run(
     train_dir: TrainDir,
     hparams: HParams,
-    vocabulary: Sequence[pathlib.Path],
-    output_dir: pathlib.Path,
+    vocabulary: Sequence[Path],
+    output_dir: Path,
     problem: Problem,
     *,
     seed: int,
     target_space: int | None = None,
     weights_only: bool = False,
-    verify: pathlib.Path | None = None,
-    data_dir: pathlib.Path | None = None,
+    verify: Path | None = None,
+    data_dir: Path | None = None,
     usr_dir: str | None = None,
 ) -> tuple[Run, list[str]]:
     """Convert a checkpoint to a run for decoding, training and export.
@@ -112,9 +112,9 @@ def import_run(
 
 
 def write_run(
-    output_dir: pathlib.Path,
+    output_dir: Path,
     config: Mapping[str, Any],
-    vocabulary: Sequence[pathlib.Path],
+    vocabulary: Sequence[Path],
     tensors: Mapping[str, Any],
     state: Mapping[str, Any],
 ) -> None:
@@ -143,9 +143,8 @@ def _import_adam(updater, model, slots, updates):
     if not isinstance(adam, Adam) or not slots:
         return "a fresh optimizer, because the checkpoint has no state of Adam"
     for key, values in zip(("mean", "square"), slots, strict=True):
-        for weight, state in zip(
-            model.trainable_variables, adam.state, strict=True
-        ):
+        states = zip(model.trainable_variables, adam.state, strict=True)
+        for weight, state in states:
             state[key].assign(values[_name(weight)])
     adam.applied.assign(updates)
     return "Adam's state"
@@ -156,7 +155,7 @@ def _name(weight: Any) -> str:
     return weight.path.partition("/")[2]
 
 
-def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
+def _compare_logits(model: Transformer, path: Path) -> str:
     """Compare the logits with tensor2tensor's; return a message.
 
     The file contains `inputs` int [B, S], `targets` int [B, T] and `logits`
@@ -187,7 +186,7 @@ def _compare_logits(model: Transformer, path: pathlib.Path) -> str:
     return f"the logits of {tokens:,} tokens agree to {difference:.1e}"
 
 
-def _cases(path: pathlib.Path) -> Iterator[tuple[np.ndarray, ...]]:
+def _cases(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield (inputs, targets, logits) of each case in an `.npz` file."""
     try:
         with np.load(path) as arrays:

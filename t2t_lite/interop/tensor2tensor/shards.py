@@ -6,9 +6,9 @@ problems `..._packed` a row of several pairs.
 
 import collections
 import glob
-import pathlib
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +28,7 @@ _BATCH_SIZE = 1024  # number of records to check together
 
 
 def import_shards(
-    folder: pathlib.Path, problem: Problem, vocabulary: Sequence[pathlib.Path]
+    folder: Path, problem: Problem, vocabulary: Sequence[Path]
 ) -> Manifest:
     """Check the shards `NAME-train-*`, ... of a problem; write their manifest.
 
@@ -64,7 +64,7 @@ def import_shards(
 
 
 def open_vocabularies(
-    problem: Problem, paths: Sequence[pathlib.Path]
+    problem: Problem, paths: Sequence[Path]
 ) -> list[Tokenizer]:
     """Return the tokenizers of a shared file, or of source and target."""
     count = len(set(problem.vocabulary_files().values()))
@@ -76,7 +76,7 @@ def open_vocabularies(
     return [open_vocabulary(path) for path in paths]
 
 
-def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
+def _shards(folder: Path, name: str, split: str) -> list[Path]:
     """Return the shards of a split, in order; only test may be missing."""
     prefix = f"{name}-{split}"
     found = sorted(folder.glob(f"{glob.escape(prefix)}-?????-of-?????"))
@@ -89,9 +89,7 @@ def _shards(folder: pathlib.Path, name: str, split: str) -> list[pathlib.Path]:
     return found
 
 
-def _read_split(
-    paths: Sequence[pathlib.Path], sizes: Sequence[int]
-) -> SplitRecord:
+def _read_split(paths: Sequence[Path], sizes: Sequence[int]) -> SplitRecord:
     """Check and count all records of a split; `sizes` are vocabulary sizes."""
     lengths, rows = collections.Counter[int](), collections.Counter[int]()
     tokens, shards, is_packed = np.zeros(2, int), [], None
@@ -134,9 +132,7 @@ def _read_split(
     )
 
 
-def _measure(
-    features: Sequence[tf.RaggedTensor], vocab_size: int, is_packed: bool
-) -> np.ndarray:
+def _measure(features, vocab_size, is_packed):
     """Return the lengths of the texts; raise ValueError for an invalid text."""
     texts, *others = features
     splits = texts.row_splits if is_packed else texts.row_splits * 0

@@ -1,8 +1,8 @@
 """The web page of a server, without resources from other servers."""
 
-import pathlib
+from pathlib import Path
 
-FOLDER = pathlib.Path(__file__).with_name("static")
+FOLDER = Path(__file__).with_name("static")
 # The browser loads files only from this folder, sends requests only to this
 # server, and does not display the page in a frame of another page.
 HEADERS = {

@@ -6,8 +6,8 @@ import dataclasses
 import gc
 import json
 import math
-import pathlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -52,7 +52,7 @@ class Version:
     about: dict[str, Any] | None = None  # assets.extra/t2t-lite.json
 
 
-def load_version(folder: pathlib.Path) -> Version:
+def load_version(folder: Path) -> Version:
     """Load a SavedModel and run its warm-up requests."""
     loaded = tf.saved_model.load(str(folder))
     signatures = {n: _signature(n, f) for n, f in loaded.signatures.items()}
@@ -104,7 +104,7 @@ class Model:
 
     options: ServerOptions
     batcher: Batcher  # runs the requests
-    load: Callable[[pathlib.Path], Version]  # `load_version`
+    load: Callable[[Path], Version]  # `load_version`
     log: Callable[[str], None]  # called with a message for each event
     _current: Version | None = None
     _states: dict[int, int] = dataclasses.field(default_factory=dict)

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import logging
-import pathlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from aiohttp import web
 from grpc_health.v1 import health_pb2
@@ -20,7 +20,7 @@ from t2t_lite.serving.server.model import Model, Version, load_version
 async def running(
     options: ServerOptions,
     log: Callable[[str], None],
-    load: Callable[[pathlib.Path], Version] = load_version,
+    load: Callable[[Path], Version] = load_version,
 ) -> AsyncIterator[tuple[int, int, Batcher]]:
     """Serve within the block; at its end, drain the running requests.
 
@@ -45,9 +45,8 @@ async def running(
         await web.TCPSite(runner, options.host, options.rest_api_port).start()
         flag = f"`port={options.port}`"
         if options.port:  # the probe reports an error that gRPC does not
-            probe = await asyncio.start_server(
-                print, options.host, options.port
-            )
+            address = options.host, options.port
+            probe = await asyncio.start_server(print, *address)
             probe.close()
         host = f"[{options.host}]" if ":" in options.host else options.host
         port = grpc_server.add_insecure_port(f"{host}:{options.port}")

@@ -170,8 +170,7 @@ def test_ctrl_c_does_not_wait_for_other_threads():
 
 
 @pytest.mark.parametrize(
-    ("number", "name"),
-    [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")],
+    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
 )
 @pytest.mark.parametrize(
     "work", ["hashlib.pbkdf2_hmac('sha256', b'', b'', 2**30)", "time.sleep(60)"]

@@ -197,11 +197,7 @@ def test_a_narrow_beam_meets_what_the_model_dislikes(seed, beam_size):
     table[:, :, 6:] -= 12  # none of the phrases would come by itself
     table[8:, :, EOS] += 9  # and then the model wants to end
     (ids, _), *_ = search_one(
-        table,
-        12,
-        beam_size,
-        0.6,
-        **required(rows([7, 8], [6])[None, :, None]),
+        table, 12, beam_size, 0.6, **required(rows([7, 8], [6])[None, :, None])
     )
     assert ids[-1] == EOS
     assert has(ids, [7, 8]) and has(ids, [6])

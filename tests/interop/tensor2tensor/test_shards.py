@@ -303,9 +303,7 @@ def test_what_tensor2tensor_wrote_is_read_whole(tmp_path):
         (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
     vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
     problem, manifest = imported(
-        tmp_path,
-        own_text("translate_ende_m30k", vocabulary.name),
-        [vocabulary],
+        tmp_path, own_text("translate_ende_m30k", vocabulary.name), [vocabulary]
     )
     lines = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
     pairs = [json.loads(line) for line in lines]

@@ -9,13 +9,7 @@ import grpc
 import pytest
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-from support.served_model import (
-    Held,
-    metric,
-    predict_request,
-    serving,
-    until,
-)
+from support.served_model import Held, metric, predict_request, serving, until
 
 ONE_WAITS = {"workers": 1, "max_batch_size": 1, "max_queue": 1}
 
