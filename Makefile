@@ -46,8 +46,9 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "== 1/5  Training: numbers written out in English, put into German"
 	$(BIN)/t2t-lite-trainer --problem=spellout_ende \
 	  --hparams=transformer_quickstart --save_steps=100 \
-	  --eval_steps_every=500 \
+	  --eval_steps_every=250 \
 	  --data_dir=$(QUICKSTART)/data --output_dir=$(QUICKSTART)/run
+	@echo; $(BIN)/python examples/learning_curve.py $(QUICKSTART)/run
 	@echo; echo "== 2/5  Decoding three lines"
 	printf '%s\n' $(SENTENCES) \
 	  | $(BIN)/t2t-lite-decoder --output_dir=$(QUICKSTART)/run
