@@ -31,9 +31,12 @@ def raw_dir(tmp_path):
     """A tiny corpus in the files of Multi30k."""
     folder, numbers = tmp_path / "raw", random.Random(0)
     folder.mkdir()
-    for split, count in ("train", 200), ("val", 4), ("test_2016_flickr", 4):
+    for split, count in ("train", 400), ("val", 4), ("test_2016_flickr", 4):
+        # Enough words for a vocabulary of 4,000 pieces.
         lines = [
-            " ".join(numbers.choices(["dog", "cat", "runs", "sleeps"], k=5))
+            " ".join(
+                "".join(numbers.choices("aeinrst", k=6)) for _ in range(20)
+            )
             for _ in range(count)
         ]
         text = gzip.compress("\n".join([*lines, ""]).encode())
