@@ -12,6 +12,8 @@ HUGGINGFACE := .huggingface
 # What Apache Beam takes in no version as new as ours.
 BEAM_OWN := pillow|protobuf|pyarrow|python-dateutil|sentencepiece
 QUICKSTART := .quickstart
+PAPER := .paper
+PAPER_FLAGS ?=
 SENTENCES := "forty-two" "twenty-one euros and five cents" \
   "in the year nineteen eighty-four"
 PYTEST_FLAGS ?=
@@ -25,7 +27,7 @@ NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
   tests/training/test_update.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart test slowtest fuzz numerictest beamtest raytest torchtest huggingfacetest lint docs format bench clean
+.PHONY: help install quickstart paper test slowtest fuzz numerictest beamtest raytest torchtest huggingfacetest lint docs format bench clean
 
 help: ## show these lines
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -46,8 +48,9 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "== 1/5  Training: numbers written out in English, put into German"
 	$(BIN)/t2t-lite-trainer --problem=spellout_ende \
 	  --hparams=transformer_quickstart --save_steps=100 \
-	  --eval_steps_every=500 \
+	  --eval_steps_every=250 \
 	  --data_dir=$(QUICKSTART)/data --output_dir=$(QUICKSTART)/run
+	@echo; $(BIN)/python examples/learning_curve.py $(QUICKSTART)/run
 	@echo; echo "== 2/5  Decoding three lines"
 	printf '%s\n' $(SENTENCES) \
 	  | $(BIN)/t2t-lite-decoder --output_dir=$(QUICKSTART)/run
@@ -65,6 +68,9 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "  t2t-lite-registry"
 	@echo "  t2t-lite-trainer --problem=multi30k_ende --hparams=transformer_multi30k"
 	@echo "  docs/get-started.md continues from here, docs/your-text.md with your own corpus."
+
+paper: $(STAMP) ## repeat the paper's table 3 at a reduced scale, in hours
+	$(BIN)/python examples/paper/run.py --output_dir=$(PAPER) $(PAPER_FLAGS)
 
 test: $(STAMP) ## run the test suite, minutes
 	$(BIN)/python -m pytest -m "not slow" --numprocesses=$(TEST_PROCESSES) \
@@ -158,5 +164,5 @@ bench: $(STAMP) $(PEERS)/.installed ## measure speed beside other toolkits
 	$(BIN)/python benchmarks/decoding.py --peer_python=$(PEERS)/bin/python
 
 clean: ## remove what was built or trained here, but not .venv
-	rm -rf $(QUICKSTART) build dist site *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(QUICKSTART) $(PAPER) build dist site *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -1,14 +1,17 @@
 """The other rows of table 3 of arXiv:1706.03762, variations of the base model.
 
 The names are tensor2tensor's, where they exist. `t2t-lite-registry --table3`
-compares the numbers of parameters with the paper.
+compares the numbers of parameters with the paper. Each row also has a set
+`NAME_quarter` for `make paper`.
 """
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+from t2t_lite import registry
 from t2t_lite.hparam import HParams
 from t2t_lite.hparams.transformer import transformer_base
-from t2t_lite.registry import register_hparams
 
 # The shared vocabulary of section 5.1, "about 37000 tokens".
 PAPER_VOCAB_SIZE = 37000
@@ -16,15 +19,19 @@ PAPER_VOCAB_SIZE = 37000
 PAPER_MILLIONS = {"transformer_base": 65}
 
 
+def _register(
+    name: str, meaning: str, base: Callable[[], HParams], **changes: Any
+) -> None:
+    def variation() -> HParams:
+        return base().replace(**changes)
+
+    variation.__doc__, variation.__qualname__ = meaning, name
+    registry.register_hparams(name)(variation)
+
+
 def _row(name: str, meaning: str, millions: int = 65, **changes: Any) -> None:
     """Register a row of the table, by default with the base model's size."""
-
-    def row() -> HParams:
-        return transformer_base().replace(**changes)
-
-    row.__doc__ = f"Table 3, row {meaning}."
-    row.__qualname__ = name
-    register_hparams(name)(row)
+    _register(name, f"Table 3, row {meaning}.", transformer_base, **changes)
     PAPER_MILLIONS[name] = millions
 
 
@@ -62,3 +69,37 @@ _row(
     position_encoding="learned",
 )
 PAPER_MILLIONS["transformer_big"] = 213
+
+
+def _quarter(row: str) -> HParams:
+    """Return a set with a quarter of the sizes and half of the layers."""
+    hparams = registry.hparams(row)
+    key_depth, value_depth = hparams.key_depth, hparams.value_depth
+    return hparams.replace(
+        hidden_size=hparams.hidden_size // 4,
+        filter_size=hparams.filter_size // 4,
+        key_depth=key_depth and key_depth // 4,
+        value_depth=value_depth and value_depth // 4,
+        num_hidden_layers=hparams.num_hidden_layers // 2,
+        max_length=128,
+        batch_tokens=2048,
+        gradient_accumulation_steps=1,
+        warmup_steps=1000,
+        train_steps=3000,
+        average_checkpoints=1,  # as for table 3
+    )
+
+
+_QUARTERS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(PAPER_MILLIONS, {}),
+    "transformer_local": {"attention_window": 8},  # 4 positions on each side
+    "transformer_unscaled": {"attention_score": "dot"},
+    "transformer_additive": {"attention_score": "additive"},
+}
+for _name, _changes in _QUARTERS.items():
+    _register(
+        f"{_name}_quarter",
+        f"For `make paper`: {_name}, a quarter as large, half of the layers.",
+        functools.partial(_quarter, "transformer_base" if _changes else _name),
+        **_changes,
+    )

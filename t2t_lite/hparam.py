@@ -86,6 +86,9 @@ class ModelHParams:
     attention_window: Count | None = _model(
         None, "radius r of self-attention; none: all positions"
     )
+    attention_score: Literal["scaled", "dot", "additive"] = _model(
+        "scaled", "scaled (equation 1), dot, or additive (arXiv:1409.0473)"
+    )
     max_length: Count = _model(
         256, "maximum tokens per side, EOS included; longer pairs are dropped"
     )
@@ -115,6 +118,13 @@ class ModelHParams:
             self._refuse("max_relative_position must be at most max_length")
         if self.max_relative_position and self.attention_window:
             self._refuse("max_relative_position requires attention_window=none")
+        if self.attention_score == "additive" and (
+            self.max_relative_position or self.attention_window
+        ):
+            self._refuse(
+                "attention_score=additive requires max_relative_position=none "
+                "and attention_window=none"
+            )
 
     def _refuse(self, rule: str) -> NoReturn:
         """Raise UsageError with the rule and the values of its hparams."""

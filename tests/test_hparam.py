@@ -80,6 +80,7 @@ def test_override_of_nothing_changes_nothing():
         ("hidden_size=9,num_heads=3", "interleaved"),
         ("max_relative_position=2,attention_window=4", "attention_window=4"),
         ("max_relative_position=9,max_length=8", "max_length=8"),
+        ("attention_score=additive,attention_window=4", "attention_window=4"),
         ("batch_tokens=4", "batch_tokens=4"),
         ("weight_decay=0.1", "optimizer=adamw"),
         ("schedule=linear,cooldown=0.1", "schedule=linear"),

@@ -65,6 +65,7 @@ def require_runnable(translator: Translator) -> None:
     hparams = translator.single_model.hparams
     attention = translator.single_model.decoder_layers[0].self_attention
     window, encoding = hparams.attention_window, hparams.position_encoding
+    score = hparams.attention_score
     is_relative = hparams.max_relative_position is not None
     is_known = not is_relative or encoding == "none"
     known = "position_encoding=none with max_relative_position"
@@ -72,6 +73,7 @@ def require_runnable(translator: Translator) -> None:
     for is_supported, rule, got in (
         (window is None, "attention_window=none", window),
         (is_known, known, encoding),
+        (score == "scaled", "attention_score=scaled", score),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):

@@ -66,6 +66,7 @@ _EXPORTABLE = {
     "target_space_embedding": False,
     "max_relative_position": None,
     "attention_window": None,
+    "attention_score": "scaled",
     "vocabulary": "SentencePiece",
     _START: False,  # not a piece
 }

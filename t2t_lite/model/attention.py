@@ -32,7 +32,7 @@ from t2t_lite.ops import (
 
 @keras.saving.register_keras_serializable(package="t2t_lite")
 class MultiHeadAttention(keras.layers.Layer):
-    """Multi-head scaled dot-product attention.
+    """Multi-head attention, by default with scaled dot products.
 
     Args:
       num_heads: H.
@@ -46,6 +46,8 @@ class MultiHeadAttention(keras.layers.Layer):
       max_relative_position: k, the largest distance of relative position
         representations (arXiv:1803.02155). None: no relative positions.
       use_bias: add biases to queries, keys, values and the output.
+      score: "scaled" or unscaled ("dot") dot products, or "additive", which
+        conflicts with `window` and `max_relative_position`.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class MultiHeadAttention(keras.layers.Layer):
         causal: bool = False,
         max_relative_position: int | None = None,
         use_bias: bool = False,
+        score: str = "scaled",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -70,6 +73,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.causal = causal
         self.max_relative_position = max_relative_position
         self.use_bias = use_bias
+        self.score = score
 
     def build(self, input_shape: Shape) -> None:
         size = input_shape[-1]
@@ -95,6 +99,11 @@ class MultiHeadAttention(keras.layers.Layer):
             )
             self.relative_values = add_kernel(
                 self, "relative_values", rows, self.value_depth
+            )
+        self.score_vectors = None
+        if self.score == "additive":
+            self.score_vectors = add_kernel(
+                self, "score_vectors", self.num_heads, self.key_depth
             )
         self.built = True
 
@@ -171,14 +180,14 @@ class MultiHeadAttention(keras.layers.Layer):
                 query, self.relative_keys, self._distances(query, bias)
             )
             bias = ops.cast(bias, "float32") + ops.cast(scores, "float32")
-        return softmax_weights(query, keys, bias)
+        return softmax_weights(query, keys, bias, self.score_vectors)
 
     def _distances(self, x, bias):
         rows = self.relative_keys.shape[0]
         return distance_matrices(ops.shape(bias)[-1], rows, x.dtype)
 
     def _project(self, x, memory):
-        """Return scaled queries, keys and values, each [B, H, T or S, d]."""
+        """Return `scaled` queries, keys and values, each [B, H, T or S, d]."""
         if memory is not None:
             kernel, bias = map(
                 self.scaled, (self.query_kernel, self.query_bias)
@@ -215,21 +224,33 @@ class MultiHeadAttention(keras.layers.Layer):
     def scaled(self, query: Tensor | None) -> Tensor | None:
         """Scale kernel or bias of queries by 1 / sqrt(d_k) (equation 1).
 
-        Scaling weights is cheaper than scaling the scores.
+        Scaling weights is cheaper than scaling the scores. Unscaled and
+        additive scores keep the weights.
         """
-        return None if query is None else query * self.key_depth**-0.5
+        if query is None or self.score != "scaled":
+            return query
+        return query * self.key_depth**-0.5
 
     def _split_heads(self, rows, x, depths):
         return split_heads(rows, shape_list(x)[:2], self.num_heads, depths)
 
 
-def softmax_weights(query: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
+def softmax_weights(
+    query: Tensor, keys: Tensor, bias: Tensor, vectors: Tensor | None = None
+) -> Tensor:
     """Return the softmax of equation 1, float32 [B, H, T, S].
 
     Queries, [B, H, T, d_k], are scaled; keys are [B, H, S, d_k]. The bias,
-    float32, is broadcast to [B, H, T, S] and added to the scores.
+    float32, is broadcast to [B, H, T, S] and added to the scores. With vectors
+    v, [H, d_k], scores are not products but v . tanh(query + key), which needs
+    memory for [B, H, T, S, d_k] (arXiv:1409.0473).
     """
-    scores = batch_matmul(query, keys, transpose_y=True)
+    if vectors is None:
+        scores = batch_matmul(query, keys, transpose_y=True)
+    else:
+        hidden = ops.tanh(query[:, :, :, None] + keys[:, :, None])
+        vectors = ops.cast(vectors, hidden.dtype)[:, None, :, None]
+        scores = ops.matmul(hidden, vectors)[..., 0]
     # In float32: a bfloat16 softmax over long sources does not sum to 1.
     scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
     return softmax(scores)

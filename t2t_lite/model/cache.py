@@ -69,6 +69,9 @@ def _layer_weights(layer, dtype):
     if attention.max_relative_position is not None:
         weights["relative_keys"] = attention.relative_keys
         weights["relative_values"] = attention.relative_values
+    if attention.score_vectors is not None:
+        weights["self_vectors"] = attention.score_vectors
+        weights["cross_vectors"] = source.score_vectors
     return {name: ops.cast(w, dtype) for name, w in weights.items()}
 
 
@@ -214,7 +217,8 @@ class DecoderCache:
             table = ops.take(weights["relative_keys"], self._distances, axis=0)
             scores = ops.matmul(query, ops.transpose(table))
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
-        shares = ops.cast(softmax_weights(query, keys, bias), values.dtype)
+        shares = softmax_weights(query, keys, bias, weights.get("self_vectors"))
+        shares = ops.cast(shares, values.dtype)
         context = batch_matmul(shares, values)  # [B, H, K, d_v]
         if self._distances is not None:
             table = ops.take(
@@ -231,7 +235,9 @@ class DecoderCache:
         values = self.tensors[f"source_values_{layer}"]
         rows = dense(x, weights["query_kernel"], weights.get("query_bias"))
         (query,) = self._split(rows, (keys.shape[3],))
-        shares = softmax_weights(query, keys, self.tensors["source_bias"])
+        bias = self.tensors["source_bias"]
+        vectors = weights.get("cross_vectors")
+        shares = softmax_weights(query, keys, bias, vectors)
         context = batch_matmul(ops.cast(shares, values.dtype), values)
         output, bias = weights["cross_output"], weights.get("cross_output_bias")
         return dense(merge_heads(context), output, bias)

@@ -30,6 +30,8 @@ def count_parameters(
     if hparams.attention_bias:
         key_depth, value_depth = _depths(hparams)
         attention += hparams.num_heads * (2 * key_depth + value_depth) + d
+    if hparams.attention_score == "additive":
+        attention += hparams.num_heads * _depths(hparams)[0]
     tables = _relative_rows(hparams) * sum(_depths(hparams))
     feed_forward = 2 * d * hparams.filter_size + hparams.filter_size + d
     norm = 2 * d

@@ -65,6 +65,7 @@ class _TransformerLayer(keras.layers.Layer):
             self.hparams.value_depth,
             self.hparams.attention_dropout,
             use_bias=self.hparams.attention_bias,
+            score=self.hparams.attention_score,
             **options,
             name=name,
             dtype=self.dtype_policy.name,

@@ -264,9 +264,10 @@ def test_an_empty_text_is_answered_and_so_is_no_text(translator):
     [
         ({"attention_window": 4}, "attention_window"),
         ({"max_relative_position": 3}, "position_encoding=none"),
+        ({"attention_score": "dot"}, "attention_score=scaled"),
         ({"key_depth": 4, "value_depth": 8}, "key_depth"),
     ],
-    ids=["window", "relative", "depths"],
+    ids=["window", "relative", "score", "depths"],
 )
 def test_a_model_that_cannot_run_exactly_is_refused(
     encoders, hparams, message, tmp_path

@@ -311,6 +311,7 @@ def test_an_exported_run_has_its_logits_in_transformers(exported, learned):
         ({"position_encoding": "concatenated"}, "interleaved"),
         ({"max_relative_position": 3}, "max_relative_position"),
         ({"attention_window": 4}, "attention_window"),
+        ({"attention_score": "additive"}, "attention_score"),
         ({"shared_embedding": False}, "shared_embedding"),
         ({"target_space_embedding": True}, "target_space"),
         ({"norm_epsilon": 0.01}, "norm_epsilon"),

@@ -141,6 +141,7 @@ def main():
         num_hidden_layers=1,
         activation="swish",
         attention_bias=True,
+        attention_score="additive",
         logits_bias=True,
         learned_start=True,
     ).build_weights()

@@ -29,15 +29,23 @@ def make_attention(num_heads, *arguments, size=8, **options):
 
 def attention_by_numpy(layer, x, memory, mask):
     """Attention where `mask`, bool [B or 1, T or 1, S], is True: loops."""
-    query, key, value, output, *tables = [np.array(w) for w in layer.weights]
+    query, key, value, output, *others = [np.array(w) for w in layer.weights]
+    vectors, tables = (
+        (others, []) if layer.score == "additive" else ([], others)
+    )
     d_k, d_v = layer.key_depth, layer.value_depth
     reach = layer.max_relative_position
     context = np.zeros((*x.shape[:2], layer.num_heads * d_v))
     distances = np.arange(memory.shape[1]) - np.arange(x.shape[1])[:, None]
     for head in range(layer.num_heads):
         columns = slice(head * d_k, (head + 1) * d_k)
-        queries = x @ query[:, columns] / math.sqrt(d_k)
-        scores = queries @ (memory @ key[:, columns]).swapaxes(1, 2)
+        queries, keys = x @ query[:, columns], memory @ key[:, columns]
+        if layer.score == "scaled":
+            queries = queries / math.sqrt(d_k)
+        scores = queries @ keys.swapaxes(1, 2)
+        if vectors:
+            hidden = np.tanh(queries[:, :, None] + keys[:, None])
+            scores = hidden @ vectors[0][head]
         if tables:
             rows = np.clip(distances, -reach, reach) + reach
             scores += np.einsum("btd,tsd->bts", queries, tables[0][rows])
@@ -51,9 +59,10 @@ def attention_by_numpy(layer, x, memory, mask):
     return context @ output
 
 
+@pytest.mark.parametrize("score", ["scaled", "dot", "additive"])
 @pytest.mark.parametrize("depths", [(None, None), (3, 5)])
-def test_attention_to_a_memory_agrees_with_numpy(depths):
-    layer = make_attention(2, *depths)
+def test_attention_to_a_memory_agrees_with_numpy(depths, score):
+    layer = make_attention(2, *depths, score=score)
     x, memory = random(2, 3, 8), random(2, 5, 8, seed=1)
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], bool)[:, None]
     np.testing.assert_allclose(

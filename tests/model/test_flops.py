@@ -32,6 +32,7 @@ def built_in_sets():
         {"norm_placement": "pre"},
         {"position_encoding": "learned"},
         {"attention_window": 4},
+        {"attention_score": "additive", "key_depth": 3},
         {"num_encoder_layers": 2, "num_decoder_layers": 1},
         {"vocab_divisor": 8, "logits_bias": True},
         {"attention_bias": True, "key_depth": 3, "activation": "swish"},

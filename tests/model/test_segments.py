@@ -85,6 +85,7 @@ VARIANTS = [
     {"norm_placement": "pre", "position_encoding": "learned"},
     {"attention_window": 6, "position_encoding": "concatenated"},
     {"max_relative_position": 3, "position_encoding": "none"},
+    {"attention_score": "additive"},
 ]
 
 
