@@ -26,6 +26,7 @@ from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
 
 if TYPE_CHECKING:
+    from t2t_lite.decoding.attention import Attention
     from t2t_lite.decoding.results import Result
     from t2t_lite.decoding.stream import Replica
     from t2t_lite.training.run import Run
@@ -385,6 +386,31 @@ class LoadedTranslator:
         results = self.stream(pairs, batching, score=True, **options)
         scores = [result.hypotheses[0] for result in results]
         return scores[0] if single else scores
+
+    def attention(self, text: str, target: str | None = None) -> "Attention":
+        """Compute the attention weights of all layers and heads.
+
+        Args:
+          text: a source text.
+          target: its translation; None takes the translation of the model.
+
+        Returns:
+          An `Attention` with pieces and weights; `plot()` draws them.
+
+        Raises:
+          UsageError: a text is not valid, or this is an export or an ensemble.
+        """
+        from t2t_lite.decoding.attention import attention_of
+        from t2t_lite.decoding.translator import Translator
+
+        for value in (text, "" if target is None else target):
+            if not isinstance(value, str):
+                raise UsageError(f"A text must be a str; got {value!r}.")
+        require_not_forked()
+        translator = self._make_replicas()[0].translator
+        if not isinstance(translator, Translator):
+            raise UsageError("attention requires a run: load one.")
+        return attention_of(translator, text, target)
 
 
 class _ExportedModel:

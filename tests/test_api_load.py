@@ -202,7 +202,7 @@ def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
     "texts", [None, b"x", 3, {"a": "b"}, ["a", None], [["a"]], [b"a\nb"]]
 )
 def test_what_is_not_text_is_named_in_one_line(of_run, texts):
-    for call in (of_run, lambda x: of_run.score(x, x)):
+    for call in (of_run, lambda x: of_run.score(x, x), of_run.attention):
         with pytest.raises(UsageError, match=r"^A text must be a str; got .+$"):
             call(texts)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from support.browser import cut_off, set_screen, severe
+from t2t_lite.decoding.attention import Attention
 from t2t_lite.serving.page.attention_page import render_page
 
 
@@ -57,7 +58,8 @@ def test_the_page_loads_nothing_and_a_text_cannot_end_its_script(page):
     text = page.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r"https?:|src=|href=|@import|url\(", text)
     hostile = "</script><script>alert(1)</script>"
-    assert data_of(render_page({"texts": [hostile]}))["texts"] == [hostile]
+    attention = Attention((hostile, hostile), [], [], *[np.zeros([0])] * 3)
+    assert data_of(render_page(attention))["texts"] == [hostile] * 2
 
 
 @pytest.mark.parametrize(
@@ -132,10 +134,8 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
 @pytest.mark.parametrize("width", [320, 1280])
 def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
     long = ["⟨start⟩", "Donaudampfschifffahrtsgesellschaft", "m" * 60]
-    weights = np.full([6, 16, 3, 3], 1 / 3).tolist()
-    attention = {"texts": long[1:], "source_tokens": long}
-    attention |= {"target_tokens": long}
-    attention |= dict.fromkeys(("cross", "encoder", "decoder"), weights)
+    weights = np.full([6, 16, 3, 3], 1 / 3)
+    attention = Attention(tuple(long[1:]), long, long, *[weights] * 3)
     page = tmp_path / "wide.html"
     page.write_text(render_page(attention), "utf-8")
     browser.get(page.as_uri())
