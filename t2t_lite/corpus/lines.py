@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -43,6 +44,7 @@ _OPENERS: dict[str, tuple[bytes, Any]] = {
     ".zst": (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", _open_zstd),
 }
 COMPRESSED_SUFFIXES = tuple(_OPENERS)
+Readable = PathLike | zipfile.Path
 STDIN = "-"  # instead of a path
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
@@ -81,7 +83,7 @@ def normalize_encoding(value: object) -> str:
     return codecs.lookup(name).name
 
 
-def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
+def read_lines(path: Readable, encoding: Encoding = LENIENT) -> Iterator[str]:
     r"""Yield the lines of a text file, or of STDIN, without their line ends.
 
     Only `\n` and `\r\n` end a line; U+2028, U+0085 or a single carriage return
@@ -245,7 +247,7 @@ _log_once = functools.lru_cache(log)  # a corpus is read several times
 
 
 @contextlib.contextmanager
-def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
+def open_compressed(path: Readable) -> Iterator[BinaryIO]:
     """Open a file, or STDIN, for reading; decompress compressed data.
 
     Raises:
@@ -261,14 +263,16 @@ def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
                 # Not closed, because closing waits for a thread that reads it.
                 file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
             else:
-                file = stack.enter_context(open(path, "rb"))
+                is_member = isinstance(path, zipfile.Path)
+                file = path.open("rb") if is_member else open(path, "rb")
+                stack.enter_context(file)
             start = file.peek(10)
             for magic, opener in _OPENERS.values():
                 if re.match(magic, start):
                     file = opener(file)
                     break
             else:
-                suffix = pathlib.Path(path).suffix.lower()
+                suffix = pathlib.Path(str(path)).suffix.lower()
                 if start and suffix in _OPENERS:
                     raise damaged(path, "it is not compressed data")
             yield file
@@ -278,7 +282,7 @@ def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
                 f"Cannot read {path}: {format_error(error, place=False)}."
             ) from error
         raise damaged(path, error) from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise damaged(path, error) from error
     except Exception as error:
         # The class cannot be imported if backports.zstd is not installed.
@@ -307,7 +311,7 @@ def refuse_pipe(path: PathLike) -> None:
         )
 
 
-def damaged(path: PathLike, reason: object) -> T2TLiteError:
+def damaged(path: Readable, reason: object) -> T2TLiteError:
     """Return the error for a damaged file."""
     name = _name(path)
     return T2TLiteError(f"{name} is damaged: {reason}. Get the file again.")
