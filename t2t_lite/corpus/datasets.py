@@ -14,7 +14,7 @@ from t2t_lite.progress import log
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
-_BATCH = 4096  # rows that TensorFlow returns at a time
+_BATCH = 4096  # rows that a library returns at a time, in columns
 _MAX_DOWNLOAD = 10e9  # bytes; larger datasets of Hugging Face are streamed
 
 
@@ -56,7 +56,9 @@ class Dataset:
                 f"{', '.join(self.splits)}."
             )
         with self._library_errors():
-            yield from self._read(split)
+            for batch in self._read(split):
+                for row in zip(*batch.values(), strict=True):
+                    yield dict(zip(batch, map(_decode, row), strict=True))
 
     @contextlib.contextmanager
     def _library_errors(self):
@@ -71,7 +73,7 @@ class Dataset:
 
 
 def _load_hf(name, raw):
-    """Return the names of the splits, and a function that reads one."""
+    """Return the names of the splits, and a function that yields batches."""
     try:
         import datasets
     except ImportError as error:
@@ -93,11 +95,12 @@ def _load_hf(name, raw):
     else:
         builder.download_and_prepare()
         read = builder.as_dataset
-    return list(map(str, builder.info.splits or files)), read
+    splits = list(map(str, builder.info.splits or files))
+    return splits, lambda split: read(split).iter(_BATCH)
 
 
 def _load_tfds(name, raw):
-    """Return the names of the splits, and a function that reads one."""
+    """Return the names of the splits, and a function that yields batches."""
     import importlib_resources  # noqa: F401 (TFDS does not declare it)
     import tensorflow_datasets as tfds
 
@@ -116,11 +119,11 @@ def _load_tfds(name, raw):
         rows = builder.as_dataset(
             split=split, shuffle_files=False, read_config=order
         )
-        for batch in rows.batch(_BATCH).prefetch(2).as_numpy_iterator():
-            for row in zip(*batch.values(), strict=True):
-                yield {
-                    key: x.decode(errors="replace") if type(x) is bytes else x
-                    for key, x in zip(batch, row, strict=True)
-                }
+        return rows.batch(_BATCH).prefetch(2).as_numpy_iterator()
 
     return list(builder.info.splits), read
+
+
+def _decode(value):
+    is_bytes = isinstance(value, bytes)
+    return value.decode(errors="replace") if is_bytes else value

@@ -263,9 +263,10 @@ def open_compressed(path: Readable) -> Iterator[BinaryIO]:
                 # Not closed, because closing waits for a thread that reads it.
                 file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
             else:
-                is_member = isinstance(path, zipfile.Path)
-                file = path.open("rb") if is_member else open(path, "rb")
-                stack.enter_context(file)
+                if isinstance(path, zipfile.Path):
+                    file = stack.enter_context(path.open("rb"))
+                else:
+                    file = stack.enter_context(open(path, "rb"))
             start = file.peek(10)
             for magic, opener in _OPENERS.values():
                 if re.match(magic, start):
