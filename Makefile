@@ -128,11 +128,13 @@ $(HUGGINGFACE)/.installed:
 	@test -x $(HUGGINGFACE)/bin/python || $(PYTHON) -m venv $(HUGGINGFACE)
 	@echo "Installing transformers into $(HUGGINGFACE) ..."
 	@$(HUGGINGFACE)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  torch==2.13.0 transformers==4.57.6 sentencepiece==0.2.3 sacremoses==0.2.0
+	  torch==2.13.0 transformers==4.57.6 sentencepiece==0.2.3 sacremoses==0.2.0 \
+	  datasets==5.0.1
 	@touch $@
 
-huggingfacetest: $(STAMP) $(HUGGINGFACE)/.installed ## compare with transformers, in an environment of its own
-	$(BIN)/python -m pytest tests/interop/test_huggingface.py
+huggingfacetest: $(STAMP) $(HUGGINGFACE)/.installed ## compare with transformers, read datasets, in an environment of its own
+	$(BIN)/python -m pytest tests/interop/test_huggingface.py \
+	  tests/problem/test_datasets.py
 
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .

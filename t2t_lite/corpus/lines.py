@@ -14,6 +14,7 @@ import lzma
 import os
 import re
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -43,6 +44,7 @@ _OPENERS: dict[str, tuple[bytes, Any]] = {
     ".zst": (rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", _open_zstd),
 }
 COMPRESSED_SUFFIXES = tuple(_OPENERS)
+Readable = PathLike | zipfile.Path
 STDIN = "-"  # instead of a path
 UTF_8 = "utf-8"
 ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
@@ -81,7 +83,7 @@ def normalize_encoding(value: object) -> str:
     return codecs.lookup(name).name
 
 
-def read_lines(path: PathLike, encoding: Encoding = LENIENT) -> Iterator[str]:
+def read_lines(path: Readable, encoding: Encoding = LENIENT) -> Iterator[str]:
     r"""Yield the lines of a text file, or of STDIN, without their line ends.
 
     Only `\n` and `\r\n` end a line; U+2028, U+0085 or a single carriage return
@@ -242,7 +244,7 @@ _log_once = functools.lru_cache(log)  # a corpus is read several times
 
 
 @contextlib.contextmanager
-def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
+def open_compressed(path: Readable) -> Iterator[BinaryIO]:
     """Open a file, or STDIN, for reading; decompress compressed data.
 
     Raises:
@@ -258,14 +260,17 @@ def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
                 # Not closed, because closing waits for a thread that reads it.
                 file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
             else:
-                file = stack.enter_context(open(path, "rb"))
+                if isinstance(path, zipfile.Path):
+                    file = stack.enter_context(path.open("rb"))
+                else:
+                    file = stack.enter_context(open(path, "rb"))
             start = file.peek(10)
             for magic, opener in _OPENERS.values():
                 if re.match(magic, start):
                     file = opener(file)
                     break
             else:
-                suffix = Path(path).suffix.lower()
+                suffix = Path(str(path)).suffix.lower()
                 if start and suffix in _OPENERS:
                     raise damaged(path, "it is not compressed data")
             yield file
@@ -275,7 +280,7 @@ def open_compressed(path: PathLike) -> Iterator[BinaryIO]:
                 f"Cannot read {path}: {format_error(error, place=False)}."
             ) from error
         raise damaged(path, error) from error
-    except (EOFError, zlib.error, lzma.LZMAError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise damaged(path, error) from error
     except Exception as error:
         # The class cannot be imported if backports.zstd is not installed.
@@ -304,7 +309,7 @@ def refuse_pipe(path: PathLike) -> None:
         )
 
 
-def damaged(path: PathLike, reason: object) -> T2TLiteError:
+def damaged(path: Readable, reason: object) -> T2TLiteError:
     """Return the error for a damaged file."""
     name = _name(path)
     return T2TLiteError(f"{name} is damaged: {reason}. Get the file again.")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from t2t_lite.corpus.parallel import format_of
+from t2t_lite.corpus.parallel import format_of, match_dataset
 from t2t_lite.errors import UsageError
 from t2t_lite.tokenizers.tags import tag_of
 from t2t_lite.validators import file_path, text
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?")
 class Corpus:
     """A corpus of a split."""
 
-    # Absolute paths: one file with both sides, or one for each side.
+    # Absolute paths: one file (or a dataset) with both sides, or one for each.
     files: tuple[str, ...]
     # Fraction of the training pairs, in (0, 1]; None: each pair once.
     share: float | None = None
@@ -39,7 +39,8 @@ class Corpus:
 def read_corpora(value: str) -> tuple[Corpus, ...]:
     """Parse corpora in the form FILE[:SHARE][:TAG],...
 
-    Example: "a.tsv:0.7:2de,b.tsv.gz:0.3". File names contain no comma or colon.
+    Example: "a.tsv:0.7:2de,hf:x/y/de-en:0.3". A colon in FILE follows the kind
+    of a dataset only, and FILE contains no comma.
 
     Raises:
       UsageError: the text has another form, or the sum of the shares is not 1.
@@ -61,8 +62,12 @@ def read_corpora(value: str) -> tuple[Corpus, ...]:
 
 
 def _read_corpus(value):
-    file, *words = value.split(":")
-    format_of(file)
+    match = match_dataset(value)
+    scheme = match[0] if match else ""
+    file, *words = value.removeprefix(scheme).split(":")
+    format_of(scheme + file)
+    if not scheme or file.startswith(("/", ".", "~")):
+        file = file_path(file)
     share = None
     tag: str | None = ""
     if words and _NUMBER.fullmatch(words[0]):
@@ -74,7 +79,7 @@ def _read_corpus(value):
             "A corpus must be FILE, FILE:SHARE, FILE:TAG or FILE:SHARE:TAG, "
             f"where TAG has letters, digits, _ and - (got {value!r})."
         )
-    return Corpus((file_path(file),), share, tag)
+    return Corpus((scheme + file,), share, tag)
 
 
 def normalize_corpora(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Read the two sides of a corpus from two files, or from one file with both.
 
 Line i of one file translates line i of the other; in SGML test sets, segment i
-of the other. A file with both sides is TSV, JSON lines, TMX or Parquet.
+of the other. A file with both sides is TSV, JSON lines, TMX, Parquet or ZIP.
 """
 
 import codecs
@@ -11,13 +11,16 @@ import json
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from t2t_lite.corpus.lines import (
     COMPRESSED_SUFFIXES,
     CORPUS,
     UTF_8,
     Encoding,
+    Readable,
     damaged,
     normalize_encoding,
     open_compressed,
@@ -30,7 +33,10 @@ from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.files import PathLike
 
 FilePair = tuple[pathlib.Path, pathlib.Path]
-FORMATS = (".tsv", ".jsonl", ".tmx", ".parquet")
+FORMATS = (".tsv", ".jsonl", ".tmx", ".parquet", ".zip")
+_CODE = r"([a-z]{2,3}(?:_\w+)?)"
+LANGUAGE_PAIR = re.compile(rf"(?<![^./:]){_CODE}-{_CODE}$")  # ends a name
+match_dataset = re.compile(r"(hf|tfds):(?=.)").match
 
 _COMPRESSED = f"(?i:{'|'.join(map(re.escape, COMPRESSED_SUFFIXES))})"
 _SGML = r"\.sgml?"
@@ -54,7 +60,7 @@ _FORMATTING = ("{*}bpt", "{*}ept", "{*}it", "{*}ph", "{*}ut")
 
 
 def read_parallel(
-    source_path: PathLike, target_path: PathLike, encoding: Encoding = CORPUS
+    source_path: Readable, target_path: Readable, encoding: Encoding = CORPUS
 ) -> Iterator[tuple[str, str]]:
     r"""Yield the pairs of two files in which line i translates line i.
 
@@ -171,7 +177,9 @@ def _read_sgml(path, encoding):
 
 
 def format_of(path: PathLike) -> str:
-    """Return a file's format by its name; raise UsageError for another one."""
+    """Return the format by its name, or "hf:", "tfds:"; or raise UsageError."""
+    if match := match_dataset(str(path)):
+        return match[0]
     name = pathlib.Path(path)
     if name.suffix.lower() in COMPRESSED_SUFFIXES:
         name = name.with_suffix("")
@@ -180,7 +188,8 @@ def format_of(path: PathLike) -> str:
         refuse_pipe(path)
         raise UsageError(
             f"A file of pairs must end in {', '.join(FORMATS)}, optionally "
-            f"followed by {', '.join(COMPRESSED_SUFFIXES)} (got {path})."
+            f"followed by {', '.join(COMPRESSED_SUFFIXES)}, or a dataset begin "
+            f"with hf: or tfds: (got {path})."
         )
     return suffix
 
@@ -261,19 +270,83 @@ def read_parquet(
         ) from error
     keys = source_key, target_key
     columns = [*keys, *(x.split(".")[0] for x in keys), _HUB_KEY, *languages]
-    number = itertools.count()
     try:
         with open_compressed(path) as file:
             table = parquet.ParquetFile(file)
-            for batch in table.iter_batches(_ROWS, columns=columns):
-                for row in batch.to_pylist():
-                    next(number)
-                    yield _texts(row, keys, languages)
-    except ArrowException as error:
+            batches = table.iter_batches(_ROWS, columns=columns)
+            rows = (row for batch in batches for row in batch.to_pylist())
+            names = table.schema_arrow.names
+            yield from read_rows(rows, path, keys, languages, names)
+    except (ArrowException, ValueError) as error:
         raise damaged(path, format_error(error, place=False)) from error
-    except _INVALID_RECORD as error:
-        place = f"{path}, row {next(number)}"
-        raise _record_error(place, table.schema_arrow.names, keys) from error
+
+
+def read_rows(
+    rows: Iterable[Mapping[str, Any]],
+    name: PathLike,
+    keys: tuple[str, str] = _KEYS,
+    languages: Sequence[str] = ("", ""),
+    columns: Sequence[str] | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield the texts of each row, as `read_json_lines`.
+
+    Errors contain `name` and `columns`, by default the keys of the row.
+    """
+    for number, row in enumerate(rows, 1):
+        try:
+            yield _texts(row, keys, languages)
+        except _INVALID_RECORD as error:
+            place = f"{name}, row {number}"
+            raise _record_error(place, columns or list(row), keys) from error
+
+
+def read_zip(
+    path: PathLike,
+    languages: tuple[str, str] = ("", ""),
+    encoding: Encoding = CORPUS,
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of the files `x.aa-bb.aa` and `x.aa-bb.bb` of an archive.
+
+    OPUS publishes such archives. The languages ("bb", "aa") swap both sides.
+    Other files are ignored.
+
+    Raises:
+      T2TLiteError: the archive is damaged or does not have one pair of files.
+    """
+    try:
+        with open_compressed(path) as file, zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+            stems = {name.rpartition(".")[0] for name in names}
+            pairs = [
+                [f"{stem}.{x}" for x in languages_of(stem, languages)]
+                for stem in filter(LANGUAGE_PAIR.search, stems)
+            ]
+            pairs = [pair for pair in pairs if set(pair) <= set(names)]
+            if len(pairs) != 1:
+                raise T2TLiteError(
+                    "A ZIP archive must have one pair of files, such as "
+                    "corpus.xx-yy.xx and corpus.xx-yy.yy, in "
+                    "`source_language` and `target_language` if they are "
+                    f"given; {path} has {', '.join(names) or 'no file'}."
+                )
+            source, target = (zipfile.Path(archive, x) for x in pairs[0])
+            yield from read_parallel(source, target, encoding)
+    except RuntimeError as error:  # encryption, or an unknown compression
+        raise damaged(path, error) from error
+
+
+def languages_of(name: str, languages: tuple[str, str]) -> tuple[str, str]:
+    """Return the languages in a name such as "x.aa-bb".
+
+    `languages` other than "" have priority: ("bb", "") gives ("bb", "aa").
+    """
+    source, target = languages
+    if match := LANGUAGE_PAIR.search(name):
+        pair = match.groups()
+        if source == pair[1] or target == pair[0]:
+            pair = pair[::-1]
+        source, target = source or pair[0], target or pair[1]
+    return source, target
 
 
 def _texts(record, keys, languages):

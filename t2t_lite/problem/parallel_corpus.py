@@ -1,18 +1,14 @@
 """A translation corpus in files with known names or in TensorFlow Datasets."""
 
-import contextlib
 import itertools
-import os
-import sys
+import operator
 from collections.abc import Iterator, Mapping
 
+from t2t_lite.corpus.datasets import SPLITS, Dataset
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.parallel import find_parallel_files, read_parallel
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem.base import Text2TextProblem
-from t2t_lite.progress import log
-
-_BATCH = 4096  # pairs that TensorFlow returns at a time
 
 
 class ParallelCorpus(Text2TextProblem):
@@ -33,11 +29,7 @@ class ParallelCorpus(Text2TextProblem):
         "dev": ("dev",),
         "test": ("test",),
     }
-    tfds_splits: Mapping[str, str] = {
-        "train": "train",
-        "dev": "validation",
-        "test": "test",
-    }
+    tfds_splits: Mapping[str, str] = SPLITS
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         if raw.raw_dir is not None:
@@ -47,67 +39,28 @@ class ParallelCorpus(Text2TextProblem):
             for path in itertools.chain(*files):
                 raw.record_source(path)
             return itertools.chain(*itertools.starmap(read_parallel, files))
-        builder = self._builder(raw)
-        return _read_dataset(builder, self.tfds_splits[split], self._sides)
+        rows = self._dataset(raw).rows(self.tfds_splits[split])
+        return map(operator.itemgetter(*self._sides), rows)
 
     @property
     def _sides(self):
         """The languages of `samples`; not swapped in a reversed problem."""
         return self.source_language, self.target_language
 
-    def _builder(self, raw):
-        """Prepare the dataset, record its source and return its builder."""
+    def _dataset(self, raw):
+        """Return the dataset, which is prepared and recorded as a source."""
         if not self.tfds_name:
             raise T2TLiteError(
                 f"{self.base_name} has no address to download it from. Give "
                 "the folder of its files with `raw_dir`."
             )
-        import importlib_resources  # noqa: F401 (TFDS does not declare it)
-        import tensorflow_datasets as tfds
-        from tensorflow_datasets.core import download
-
-        files = ", ".join(
-            f"{stems[0]}.{language}"
-            for stems in self.stems.values()
-            for language in self._sides
-        )
-        needed = (
-            f"{self.base_name} requires {self.tfds_name} "
-            f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in `tfds_dir`, "
-            f"or {files} in `raw_dir`"
-        )
         try:
-            builder = tfds.builder(self.tfds_name, data_dir=raw.tfds_dir)
-            if not builder.is_prepared():
-                if raw.download_dir is None:
-                    raise T2TLiteError(f"{needed}.")
-                log(f"downloading {self.tfds_name} into {builder.data_path}")
-                # Progress goes to stderr because stdout is for results.
-                with contextlib.redirect_stdout(sys.stderr):
-                    builder.download_and_prepare()
-        except (
-            OSError,
-            download.util.DownloadError,
-            download.download_manager.NonMatchingChecksumError,
-        ) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
+            return Dataset(f"tfds:{self.tfds_name}", raw)
+        except T2TLiteError as error:
+            stems = (stem for stem, *_ in self.stems.values())
+            files = map(".".join, itertools.product(stems, self._sides))
             raise T2TLiteError(
-                f"{self.tfds_name} is not available: {lines[0]}. {needed}."
+                f"{error} {self.base_name} requires this dataset "
+                f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in "
+                f"`tfds_dir`, or {', '.join(files)} in `raw_dir`."
             ) from error
-        raw.record_source(os.path.join(builder.data_path, "dataset_info.json"))
-        return builder
-
-
-def _read_dataset(builder, split, languages):
-    """Yield the pairs of a split in file order."""
-    import tensorflow_datasets as tfds
-
-    dataset = builder.as_dataset(
-        split=split,
-        shuffle_files=False,
-        read_config=tfds.ReadConfig(interleave_cycle_length=1),
-    )
-    source, target = languages
-    for batch in dataset.batch(_BATCH).prefetch(2).as_numpy_iterator():
-        for pair in zip(batch[source], batch[target], strict=True):
-            yield tuple(text.decode(errors="replace") for text in pair)

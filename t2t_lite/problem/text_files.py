@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
 
 from t2t_lite.corpus import filters, mixture
+from t2t_lite.corpus.datasets import SPLITS, Dataset
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import (
     CORPUS,
@@ -22,11 +23,15 @@ from t2t_lite.corpus.lines import (
 from t2t_lite.corpus.mixture import Corpus
 from t2t_lite.corpus.parallel import (
     format_of,
+    languages_of,
+    match_dataset,
     read_json_lines,
     read_parallel,
     read_parquet,
+    read_rows,
     read_tmx,
     read_tsv,
+    read_zip,
 )
 from t2t_lite.corpus.splits import (
     DEFAULT_MAX_PAIRS,
@@ -53,7 +58,8 @@ from t2t_lite.validators import (
 
 # Prefixes of the file options of each split.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
-_CACHED = ("_held_out", "_counts")
+_CACHED = ("_corpora", "_held_out", "_counts")
+_RECORDS = {".jsonl", ".parquet", "hf:", "tfds:"}  # with keys
 
 _name = condition(
     "letters, digits, _ and -, without _rev at the end",
@@ -92,8 +98,9 @@ class TextOptions(ProblemOptions):
     )
     pairs: _Corpora = setting(
         None,
-        "both sides in one file: .tsv (one TAB per line), .jsonl, .tmx or "
-        ".parquet; or "
+        "both sides in one file: .tsv (one TAB per line), .jsonl, .tmx, "
+        ".parquet or .zip of OPUS; a dataset hf:OWNER/NAME/CONFIG or "
+        "tfds:NAME/CONFIG, where CONFIG is SOURCE-TARGET; or "
         "several files as FILE[:SHARE][:TAG],..., where SHARE is a fraction of "
         "the training pairs and TAG is put before the source texts, such as "
         "news.tsv:0.7:news,web.tsv:0.3:web",
@@ -110,8 +117,8 @@ class TextOptions(ProblemOptions):
     )
     source_language: str | None = setting(
         None,
-        "source language for reports, .tmx files, and .jsonl and .parquet "
-        "files of the Hugging Face Hub, such as en",
+        "source language for reports, .tmx and .zip files, datasets, and "
+        ".jsonl and .parquet files of the Hugging Face Hub, such as en",
         "CODE",
     )
     target_language: str | None = setting(
@@ -119,7 +126,8 @@ class TextOptions(ProblemOptions):
     )
     source_key: str = setting(
         "source",
-        "key of the source in .jsonl and .parquet, such as translation.en",
+        "key of the source in .jsonl, .parquet and datasets, such as "
+        "translation.en",
         "KEY",
     )
     target_key: str = setting("target", "like `source_key`", "KEY")
@@ -188,10 +196,11 @@ class TextOptions(ProblemOptions):
                 ".tmx" in formats and not languages
             ),
             f"`{'` and `'.join(sorted(keys))}` requires a .jsonl or .parquet "
-            "file.": (keys and not formats & {".jsonl", ".parquet"}),
-            "`encoding` is not supported for .tmx and .parquet files, which "
-            "declare theirs.": (
-                self.encoding != UTF_8 and formats <= {".tmx", ".parquet", ""}
+            "file or a dataset.": (keys and not formats & _RECORDS),
+            "`encoding` is not supported for .tmx and .parquet files and "
+            "datasets, which declare theirs.": (
+                self.encoding != UTF_8
+                and formats <= _RECORDS - {".jsonl"} | {".tmx", ""}
             ),
             "`holdout` requires a split without files.": (
                 self.holdout and "" not in formats
@@ -235,12 +244,13 @@ class TextOptions(ProblemOptions):
 
 
 class TextFiles(Text2TextProblem):
-    """A problem over text files, compressed or not.
+    """A problem over text files, compressed or not, or over datasets.
 
-    `source` and `target`, or `pairs`, are the files of train. `corpus.splits`
-    holds dev and test out of train if they have no files. `pairs` may name
-    several corpora with shares and tags, see `corpus.mixture`. Raise `version`
-    when the readers, `splits` or `mixture` yield other pairs.
+    `source` and `target`, or `pairs`, are the files of train. If dev and test
+    have no files, they are splits of the datasets of train; else, or with
+    `holdout`, `corpus.splits` holds them out of train. `pairs` may name several
+    corpora with shares and tags, see `corpus.mixture`. Raise `version` when the
+    readers, `splits` or `mixture` yield other pairs.
     """
 
     options_type = TextOptions
@@ -256,8 +266,14 @@ class TextFiles(Text2TextProblem):
         other.vocab_size = settings.vocab_size
         other._character_coverage = settings.character_coverage
         other.filters = settings.filters or {}
-        other.source_language = settings.source_language or ""
-        other.target_language = settings.target_language or ""
+        corpora = settings.corpora
+        files = [c.files[0] for c in itertools.chain(*corpora.values())]
+        other.tfds_name = ", ".join(x for x in files if x.startswith("tfds:"))
+        given = settings.source_language or "", settings.target_language or ""
+        datasets = filter(match_dataset, files[: len(corpora["train"])])
+        found = {languages_of(name, given) for name in datasets}
+        languages = found.pop() if len(found) == 1 else given
+        other.source_language, other.target_language = languages
         return other
 
     def option_words(self) -> list[str]:
@@ -289,14 +305,14 @@ class TextFiles(Text2TextProblem):
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         self._require_files(raw)
-        if not self.settings.corpora[split]:
+        if not self._corpora[split]:
             return (
                 (add_tag(tag, source), target)
                 for source, target, tag in self._held_out[split]
             )
         read = functools.partial(self._corpus_samples, split)
         counts = self._counts if split == "train" else itertools.repeat(None)
-        pairs = map(read, self.settings.corpora[split], counts)
+        pairs = map(read, self._corpora[split], counts)
         return itertools.chain.from_iterable(pairs)
 
     def corpus_counts(self) -> list[dict[str, Any]]:
@@ -313,11 +329,12 @@ class TextFiles(Text2TextProblem):
     def check_sources(self, raw: RawFiles) -> None:
         self._require_files(raw)
         for split in ("dev", "test"):  # train is read next anyway
-            for corpus in self.settings.corpora[split]:
-                read_some(self._read(corpus))
+            for corpus in self._corpora[split]:
+                read_some(self._read(corpus, split))
 
     def _require_files(self, raw):
         """Check that all files exist and record them as sources."""
+        self._raw = raw
         if self.settings.imported:
             raise T2TLiteError(
                 f"{self.base_name} has imported shards and no corpus. Restore "
@@ -331,7 +348,8 @@ class TextFiles(Text2TextProblem):
                 "`target`, or `pairs`."
             )
         corpora = itertools.chain(*self.settings.corpora.values())
-        paths = [path for corpus in corpora for path in corpus.files]
+        names = itertools.chain.from_iterable(c.files for c in corpora)
+        paths = list(itertools.filterfalse(match_dataset, names))
         paths += filter(None, [self.settings.vocabulary])
         require_files(paths)
         for path in paths:
@@ -386,7 +404,7 @@ class TextFiles(Text2TextProblem):
 
     def _corpus_samples(self, split, corpus, counts=None):
         """Return the pairs of a corpus in a split with files."""
-        pairs = self._read(corpus)
+        pairs = self._read(corpus, split)
         if split == "train" and self._held_out:
             held_out = itertools.chain(*self._held_out.values())
             excluded = {(source, target) for source, target, _ in held_out}
@@ -405,10 +423,24 @@ class TextFiles(Text2TextProblem):
             all(map(str.strip, pair)) and not drop_reason(*pair)
         )
 
-    def _read(self, corpus):
+    @functools.cached_property
+    def _corpora(self):
+        """The corpora by split, with the dev and test splits of datasets."""
+        corpora = dict(self.settings.corpora)
+        for split in ("dev", "test"):
+            if not (corpora[split] or self.settings.holdout):
+                corpora[split] = tuple(
+                    corpus
+                    for corpus in corpora["train"]
+                    if match_dataset(name := corpus.files[0])
+                    and SPLITS[split] in Dataset(name, self._raw).splits
+                )
+        return corpora
+
+    def _read(self, corpus, split):
         """Yield the pairs of a corpus, at least one, without their tag."""
         pair = None
-        for pair in self._pairs(corpus.files):
+        for pair in self._pairs(corpus.files, split):
             yield pair
         if pair is None:
             raise T2TLiteError(
@@ -416,19 +448,25 @@ class TextFiles(Text2TextProblem):
                 f"{' and '.join(corpus.files)} has none."
             )
 
-    def _pairs(self, files):
+    def _pairs(self, files, split):
         settings = self.settings
         encoding = Encoding(settings.encoding, settings.max_invalid_ratio)
         file = files[0]
         if len(files) == 2:
             return read_parallel(file, files[1], encoding)
         keys = settings.source_key, settings.target_key
-        languages = self.source_language, self.target_language
+        given = self.source_language, self.target_language
+        languages = languages_of(file, given)
         match format_of(file):
+            case "hf:" | "tfds:":
+                rows = Dataset(file, self._raw).rows(SPLITS[split])
+                return read_rows(rows, file, keys, languages)
             case ".tmx":
                 return read_tmx(file, *languages, encoding)
             case ".tsv":
                 return read_tsv(file, encoding)
+            case ".zip":
+                return read_zip(file, languages, encoding)
             case ".parquet":
                 return read_parquet(file, *keys, languages)
         return read_json_lines(file, *keys, encoding, languages)
@@ -436,15 +474,13 @@ class TextFiles(Text2TextProblem):
     @functools.cached_property
     def _held_out(self):
         """The (source, target, tag) held out of train, by split."""
-        splits = [
-            split for split in self.splits if not self.settings.corpora[split]
-        ]
+        splits = [split for split in self.splits if not self._corpora[split]]
         if not splits:
             return {}
         pairs = (
             (*pair, corpus.tag)
-            for corpus in self.settings.corpora["train"]
-            for pair in self._read(corpus)
+            for corpus in self._corpora["train"]
+            for pair in self._read(corpus, "train")
         )
         return choose_held_out(pairs, splits, self.settings.holdout)
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import reprlib
+import zipfile
 
 import pytest
 
@@ -12,6 +13,7 @@ from t2t_lite.corpus.parallel import (
     read_json_lines,
     read_parquet,
     read_tsv,
+    read_zip,
 )
 from t2t_lite.errors import T2TLiteError, UsageError
 
@@ -29,13 +31,16 @@ def write(path, data):
         ("a.tmx.zst", ".tmx"),
         ("x.y/a.tsv.xz", ".tsv"),
         ("A.TSV.GZ", ".tsv"),
+        ("de-en.txt.zip", ".zip"),
+        ("hf:a/b/de-en", "hf:"),
+        ("tfds:a", "tfds:"),
     ],
 )
 def test_the_name_tells_the_format(name, form):
     assert format_of(name) == form
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.gz", "tsv", "a.tsv.zip", "a"])
+@pytest.mark.parametrize("name", ["a.txt", "a.gz", "tsv", "a.zipx", "hf:", "a"])
 def test_another_ending_is_refused(name):
     with pytest.raises(UsageError, match=f"end in .tsv, .*got {name}"):
         format_of(name)
@@ -171,3 +176,73 @@ def test_a_layout_needs_languages(read):
             read([ROWS["hub"]], languages=languages)
     with pytest.raises(T2TLiteError, match="source_key.* 2"):
         read([ROWS["plain"], {"source": "a", "target": None}])
+
+
+MOSES = {
+    "README": "a\n",
+    "x.de-en.xml": "<a/>",
+    "x.de-en.en": "one\ntwo\n",
+    "x.de-en.de": "eins\nzwei\n",
+}
+
+
+@pytest.fixture
+def pack(tmp_path):
+    """Writes a ZIP archive; gives its path."""
+
+    def pack(members):
+        path = tmp_path / "de-en.txt.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in members.items():
+                archive.writestr(name, text)
+        return path
+
+    return pack
+
+
+def test_an_archive_of_opus_has_both_sides(pack):
+    path, pairs = pack(MOSES), [("eins", "one"), ("zwei", "two")]
+    swapped = [pair[::-1] for pair in pairs]
+    assert list(read_zip(path)) == pairs
+    assert list(read_zip(path, ("en", "de"))) == swapped
+    assert list(read_zip(path, ("", "de"))) == swapped
+    more = {"y/z.en-zh_CN.en": "three", "y/z.en-zh_CN.zh_CN": "三"}
+    assert list(read_zip(pack(MOSES | more), ("zh_CN", "en"))) == [
+        ("三", "three")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({}, "has no file"),
+        ({"README": "", "x.de-en.de": ""}, "has README, x.de-en.de"),
+        (MOSES | {"y.de-fr.de": "", "y.de-fr.fr": ""}, "y.de-fr.fr"),
+        (MOSES | {"x.de-en.de": "a\n"}, r"zip.x\.de-en\.de has 1 lines"),
+    ],
+)
+def test_an_archive_without_one_pair_is_refused(pack, members, message):
+    with pytest.raises(T2TLiteError, match=message):
+        list(read_zip(pack(members)))
+
+
+def test_an_archive_without_the_languages_is_refused(pack):
+    with pytest.raises(T2TLiteError, match="source_language"):
+        list(read_zip(pack(MOSES), ("de", "fr")))
+
+
+def test_a_damaged_archive_is_refused(pack):
+    path = pack({name: text * 999 for name, text in MOSES.items()})
+    data = path.read_bytes()
+    at = data.index(b"x.de-en.de") + 20
+    for bad in (
+        data[:-30],
+        b"text",
+        data[:at] + bytes(9) + data[at + 9 :],
+        # Encryption is bit 0 of the flags of a header.
+        data.replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1"),
+    ):
+        assert bad != data
+        write(path, bad)
+        with pytest.raises(T2TLiteError, match="damaged"):
+            list(read_zip(path))

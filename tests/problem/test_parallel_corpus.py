@@ -75,6 +75,67 @@ def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
     assert manifest.splits["dev"].dropped == {"empty source": 1}
 
 
+def text(**options):
+    return registry.problem("text", options)
+
+
+def splits_of(problem, raw):
+    return {split: list(problem.samples(split, raw)) for split in SPLITS}
+
+
+def test_own_pairs_may_be_a_tensorflow_dataset(problem, tfds_dir, tmp_path):
+    swapped = {
+        split: [pair[::-1] for pair in pairs] for split, pairs in PAIRS.items()
+    }
+    raw, name = RawFiles(tfds_dir=tfds_dir), "tfds:wmt14_translate/de-en"
+    german = text(pairs=name, vocab_size=290)
+    assert german.languages == ("de", "en")
+    assert splits_of(german, raw) == swapped
+    english = "tfds:wmt14_translate/en-de"
+    assert splits_of(text(pairs=english), raw) == PAIRS
+    assert splits_of(text(pairs=name, source_language="en"), raw) == PAIRS
+    by_keys = text(pairs=name, source_key="en", target_key="de")
+    assert splits_of(by_keys, raw) == PAIRS
+    generator = DataGenerator(
+        german, tmp_path / "data", tfds_dir=tfds_dir, progress=False
+    )
+    manifest = generator.run()
+    assert manifest.splits["train"].examples == 50
+    assert any(str(tfds_dir) in path for path in manifest.sources)
+
+
+def test_dev_and_test_options_replace_the_splits_of_a_dataset(
+    problem, tfds_dir, tmp_path
+):
+    raw, name = RawFiles(tfds_dir=tfds_dir), "tfds:wmt14_translate/en-de"
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    tagged = text(pairs=f"{name}:0.5:2de,{tmp_path}/a.tsv:0.5", test_pairs=name)
+    splits = splits_of(tagged, raw)
+    assert splits["train"].count(("a", "b")) == 50
+    assert ("<2de> one", "eins") in splits["dev"]
+    assert splits["test"] == PAIRS["test"]
+    held_out = splits_of(text(pairs=name, holdout=5), raw)
+    assert [len(pairs) for pairs in held_out.values()] == [40, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pairs": "tfds:wmt14_translate/fr-en"}, "wmt14_translate"),
+        ({"pairs": "tfds:no_such_dataset"}, "no_such_dataset"),
+        (
+            {"pairs": "tfds:wmt14_translate/de-en", "target_language": "fr"},
+            "row 1",
+        ),
+    ],
+)
+def test_a_dataset_that_cannot_be_read_is_named(
+    problem, tfds_dir, options, message
+):
+    with pytest.raises(T2TLiteError, match=message):
+        list(text(**options).samples("dev", RawFiles(tfds_dir=tfds_dir)))
+
+
 def test_two_places_at_once_are_refused(problem, tfds_dir, raw_dir, tmp_path):
     with pytest.raises(UsageError, match="`tfds_dir` conflicts with `raw_dir`"):
         DataGenerator(
