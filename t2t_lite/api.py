@@ -89,7 +89,7 @@ def load(
     usr_dir: str | os.PathLike | None = None,
     replicas: int | None = 1,
     ensemble: Sequence[str | os.PathLike] = (),
-    jit: bool = False,
+    jit: bool | None = None,
 ) -> "LoadedTranslator":
     """Load a run or an export and return a callable translator.
 
@@ -116,7 +116,8 @@ def load(
       ensemble: more models for an ensemble with averaged probabilities: folders
         of runs, or checkpoints of this run.
       jit: compile decoding with XLA, which speeds up single texts; each new
-        batch size takes seconds. Scores agree within rounding errors.
+        batch size takes seconds. Scores agree within rounding errors. The
+        default compiles in the background, after a few single texts.
 
     Raises:
       UsageError: `path` is not a run or an export, or an option requires a run.
@@ -130,7 +131,7 @@ def load(
             f"export, with a {versions.SAVED_MODEL} or {versions.CTRANSLATE2} "
             f"or versions 1, 2, ...; got {path}."
         )
-    given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, False)
+    given = (checkpoint, usr_dir, replicas, jit) != ("default", None, 1, None)
     if version and (given or ensemble):
         raise UsageError(
             "checkpoint, usr_dir, replicas, ensemble and jit require a run; "

@@ -104,6 +104,8 @@ def make_translator(
     log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)
     jit = getattr(args, "jit", False)
+    if getattr(args, "interactive", False):
+        jit = jit or None  # in the background
     return run.translator(model, jit, **settings), weights
 
 

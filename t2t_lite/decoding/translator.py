@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from t2t_lite.decoding.background_jit import BackgroundJit
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.decoding.search.logits_processors import (
     NO_TOKEN,
@@ -78,7 +79,8 @@ class Translator(tf.Module):
       max_length: maximum number of source tokens, EOS included; longer sources
         are truncated.
       constraint: the problem's output constraint; None: outputs are free text.
-      jit: compile the search with XLA; see `compiled`.
+      jit: compile the search with XLA; see `compiled`. None compiles it for
+        single texts only, in the background.
 
     Raises:
       UsageError: the settings require an output constraint that the problem
@@ -96,23 +98,41 @@ class Translator(tf.Module):
         extra_decode_length: int = 50,
         max_length: int = 256,
         constraint: Any = None,
-        jit: bool = False,
+        jit: bool | None = False,
     ):
         super().__init__(name="translator")
-        self.settings = settings or SearchSettings()
+        self.settings = settings = settings or SearchSettings()
         if self.settings.constrained and constraint is None:
             raise UsageError(
                 "constrained requires a problem with constrained outputs, such "
                 "as trees: remove it."
             )
         self.constraint = constraint
-        self.jit = jit
+        self.jit = bool(jit)
         self.model = model
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
         self.extra_decode_length = extra_decode_length
         self.max_length = max_length
         self.check_supported(())
+        self._background_jit: BackgroundJit | None = None
+        if jit is None and settings.supports_jit:
+            compiling = Translator(
+                model,
+                source_encoder,
+                target_encoder,
+                settings,
+                extra_decode_length=extra_decode_length,
+                max_length=max_length,
+                constraint=constraint,
+                jit=True,
+            )
+            self._background_jit = BackgroundJit(compiling.translate)
+            self._width = tf.function(
+                lambda texts: tf.shape(encode_sources(self, texts)[0])[1],
+                input_signature=[tf.TensorSpec([1], tf.string)],
+                autograph=False,
+            )
         self._suppressed = target_encoder.pieces_to_ids(
             self.settings.suppress_tokens
         )
@@ -156,6 +176,13 @@ class Translator(tf.Module):
         """
         options = options or {}
         names = tuple(name for name in REQUEST_OPTIONS if name in options)
+        if self._background_jit and not names and texts.shape[0] == 1:
+            width = compiled_width(int(self._width(texts)))
+            compiled_translate = self._background_jit.find(
+                (width, num_hypotheses), texts, num_hypotheses
+            )
+            if compiled_translate:
+                return compiled_translate(texts, num_hypotheses)
         graph = self.graph(num_hypotheses, names)
         return graph(texts, *(options[name] for name in names))
 
@@ -481,6 +508,11 @@ def _uniforms(seeds, texts, samples, limits):
         keys,
         fn_output_signature=tf.float32,
     )
+
+
+def compiled_width(width: int) -> int:
+    """Return the width to which `compiled` pads sources: a power of two."""
+    return max(_MIN_WIDTH, 1 << (width - 1).bit_length())
 
 
 def compiled(

@@ -391,11 +391,15 @@ class Run:
         return model, [each for _, each in found]
 
     def translator(
-        self, model: Transformer | Ensemble, jit: bool = False, **options: Any
+        self,
+        model: Transformer | Ensemble,
+        jit: bool | None = False,
+        **options: Any,
     ) -> Translator:
         """Return a `Translator` with the run's vocabulary.
 
-        `jit` compiles searches with XLA. The options are `SearchSettings` with
+        `jit` compiles searches with XLA; None only for single texts, in the
+        background. The options are `SearchSettings` with
         defaults from the run's hparams.
         """
         hparams = self.hparams

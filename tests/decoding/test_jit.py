@@ -1,11 +1,14 @@
 """Searches compiled with XLA find what others find."""
 
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from support.random_translator import random_model, random_sentences
 from support.rounding import assert_scores_close
+from t2t_lite.decoding.background_jit import MIN_REQUESTS, BackgroundJit
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
@@ -91,3 +94,48 @@ def test_options_of_lines_that_cannot_be_compiled_are_refused(encoder, model):
     options = {"prefix": tf.constant(["hund"])}
     with pytest.raises(UsageError, match="prefix.*jit"):
         translator.translate(tf.constant(["haus"]), options=options)
+
+
+def test_a_shape_is_compiled_in_the_background_after_a_few_requests():
+    compiling, may_end, ended = (threading.Event() for _ in range(3))
+
+    def compiled(number):
+        compiling.set()
+        may_end.wait()
+        ended.set()
+        return number + 1
+
+    background = BackgroundJit(compiled)
+    for _ in range(MIN_REQUESTS - 1):
+        assert background.find("small", 1) is None
+    assert background.find("large", 1) is None
+    assert not compiling.is_set()
+    assert background.find("small", 1) is None
+    assert compiling.wait(timeout=60)
+    assert background.find("small", 1) is None  # while it is compiled
+    may_end.set()
+    assert ended.wait(timeout=60)
+    while (found := background.find("small", 1)) is None:
+        pass
+    assert found(3) == 4
+    assert background.find("large", 1) is None
+
+
+def test_an_error_of_a_compilation_in_the_background_is_raised():
+    background = BackgroundJit(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        while True:
+            background.find("small")
+
+
+@pytest.mark.slow
+def test_single_texts_have_equal_results_before_and_after_compilation(
+    encoder, model
+):
+    translator, jitted = (make(encoder, model, jit) for jit in (None, True))
+    for _ in range(MIN_REQUESTS + 3):
+        for line in LINES[:2]:
+            found = translator.translate(tf.constant([line]), 2)
+            wanted = jitted.translate(tf.constant([line]), 2)
+            np.testing.assert_array_equal(found["outputs"], wanted["outputs"])
+            assert_scores_close(found["scores"], wanted["scores"])

@@ -96,6 +96,11 @@ class SearchSettings:
         """Return the values that differ from the defaults."""
         return validators.changed(self)
 
+    @property
+    def supports_jit(self) -> bool:
+        """Whether XLA can compile a search with these settings."""
+        return not any(getattr(self, name, None) for name in _CONFLICTS["jit"])
+
     def check_supported(self, names: Iterable[str]) -> None:
         """Raise UsageError if one of these options conflicts with the settings.
 
