@@ -26,8 +26,7 @@ from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
 
 if TYPE_CHECKING:
-    from t2t_lite.decoding.attention import Attention
-    from t2t_lite.decoding.results import Result
+    from t2t_lite.decoding.results import Attention, Result
     from t2t_lite.decoding.stream import Replica
     from t2t_lite.training.run import Run
 
@@ -389,29 +388,19 @@ class LoadedTranslator:
         return scores[0] if single else scores
 
     def attention(self, text: str, target: str | None = None) -> "Attention":
-        """Compute the attention weights of all layers and heads.
+        """Compute the attention weights for a text and its translation.
 
         Args:
-          text: a source text.
-          target: its translation; None takes the translation of the model.
-
-        Returns:
-          An `Attention` with pieces and weights; `plot()` draws them.
+          text: the source.
+          target: the translation; None takes the model's.
 
         Raises:
-          UsageError: a text is not valid, or this is an export or an ensemble.
+          UsageError: a text is not valid, or this is not a run of one model.
         """
-        from t2t_lite.decoding.attention import attention_of
-        from t2t_lite.decoding.translator import Translator
+        from t2t_lite.serving.page.attention_page import attention_of
 
-        for value in (text, "" if target is None else target):
-            if not isinstance(value, str):
-                raise UsageError(f"A text must be a str; got {value!r}.")
         require_not_forked()
-        translator = self._make_replicas()[0].translator
-        if not isinstance(translator, Translator):
-            raise UsageError("attention requires a run: load one.")
-        return attention_of(translator, text, target)
+        return attention_of(self._make_replicas()[0].translator, text, target)
 
 
 class _ExportedModel:

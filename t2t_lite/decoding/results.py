@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from t2t_lite.decoding.search.scores import is_possible, length_penalty
+from t2t_lite.errors import UsageError
+from t2t_lite.validators import check, integer, optional
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,3 +178,48 @@ def _strip_padding(tokens: np.ndarray) -> list[int]:
     if EOS_ID in ids:
         return ids[: ids.index(EOS_ID) + 1]
     return np.trim_zeros(tokens, "b").tolist()
+
+
+@dataclasses.dataclass(eq=False, repr=False)
+class Attention:
+    """Attention weights of N layers and H heads for a pair of texts."""
+
+    texts: tuple[str, str]  # source and target
+    source_tokens: list[str]  # S pieces, EOS included
+    target_tokens: list[str]  # T pieces, EOS included
+    encoder: Any  # float32 [N, H, S, S]
+    decoder: Any  # float32 [N, H, T, T]; column t is the token before row t
+    cross: Any  # float32 [N, H, T, S]
+
+    def plot(
+        self, ax: Any = None, *, layer: int = -1, head: int | None = None
+    ) -> Any:
+        """Plot the cross-attention with matplotlib, and return the axes.
+
+        Args:
+          ax: the axes; None makes a figure.
+          layer: the index of the decoder layer.
+          head: the index of the head; None plots the mean of all heads.
+
+        Raises:
+          UsageError: matplotlib is missing, or an index is out of range.
+        """
+        try:
+            from matplotlib import pyplot
+        except ImportError as error:
+            raise UsageError(
+                "A plot requires matplotlib: pip install 't2t-lite[notebook]'."
+            ) from error
+        layers, heads = self.cross.shape[:2]
+        check("layer", layer, integer(-layers, layers - 1))
+        check("head", head, optional(integer(-heads, heads - 1)))
+        weights = self.cross[layer]  # [H, T, S]
+        ax = ax or pyplot.subplots(layout="constrained")[1]
+        image = weights.mean(axis=0) if head is None else weights[head]
+        ax.imshow(image, cmap="Greys", vmin=0, vmax=1)
+        sides = {ax.xaxis: self.source_tokens, ax.yaxis: self.target_tokens}
+        for axis, tokens in sides.items():  # "$" does not begin a formula
+            axis.set_ticks(range(len(tokens)), tokens, parse_math=False)
+        ax.tick_params("x", rotation=90)
+        ax.set(xlabel="source", ylabel="target")
+        return ax

@@ -7,12 +7,14 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from t2t_lite.decoding.attention import attention
 from t2t_lite.decoding.search.scores import NEG_INF, is_possible
+from t2t_lite.decoding.token_info import END
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
+from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.serving.options import ExportOptions
+from t2t_lite.tokenizers.base import EOS_ID, PAD_ID
 
 Answers: TypeAlias = dict[str, tf.Tensor]
 
@@ -183,3 +185,44 @@ def _score(translator: Translator) -> Callable[..., Answers]:
         return finite | others
 
     return answer
+
+
+def attention(translator: Translator) -> Callable[..., Answers]:
+    """Return the signature `attention`.
+
+    Its outputs are pieces `source_tokens` [B, S] and `target_tokens` [B, T];
+    weights `encoder` [B, N, H, S, S], `decoder` [B, N, H, T, T], where column t
+    is the token before row t, and `cross` [B, N, H, T, S]; and `cut` [B].
+    """
+    model = translator.single_model
+    pieces = []  # pieces by id, of the source and the target vocabulary
+    for encoder in (translator.source_encoder, translator.target_encoder):
+        pieces.append(encoder.ids_to_pieces(range(encoder.vocab_size)))
+        pieces[-1][PAD_ID], pieces[-1][EOS_ID] = "", END
+
+    def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
+        features, _, truncated = translator.encode_pairs(sources, targets)
+        inputs, targets = features["inputs"], features["targets"]
+        weights = attention_weights(model, features)
+        queries = {"encoder": inputs, "decoder": targets, "cross": targets}
+        return {
+            "source_tokens": tf.gather(pieces[0], inputs),
+            "target_tokens": tf.gather(pieces[1], targets),
+            **{
+                name: _without_padding(weights[name], ids != PAD_ID)
+                for name, ids in queries.items()
+            },
+            "cut": truncated,
+        }
+
+    return answer
+
+
+def _without_padding(layers: list[tf.Tensor], real: tf.Tensor) -> tf.Tensor:
+    """Stack the weights of N layers, with 0 for NaN and padding.
+
+    `real`, bool [B, T], is False for padding.
+    """
+    weights = tf.stack(layers, axis=1)  # [B, N, H, T, S]
+    is_valid = real[:, None, None, :, None] & tf.math.is_finite(weights)
+    return tf.where(is_valid, weights, 0.0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from support.browser import cut_off, set_screen, severe
-from t2t_lite.decoding.attention import Attention
+from t2t_lite.decoding.results import Attention
 from t2t_lite.serving.page.attention_page import render_page
 
 

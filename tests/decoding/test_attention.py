@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import t2t_lite
-from t2t_lite.decoding.attention import Attention
+from t2t_lite.decoding.results import Attention
 from t2t_lite.errors import UsageError
 
 CROSS = np.zeros([2, 2, 3, 4])  # 2 layers of 2 heads, 3 targets, 4 sources
