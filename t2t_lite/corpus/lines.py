@@ -259,11 +259,10 @@ def open_compressed(path: Readable) -> Iterator[BinaryIO]:
                     raise T2TLiteError("stdin is closed: give an input file.")
                 # Not closed, because closing waits for a thread that reads it.
                 file = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115
+            elif isinstance(path, zipfile.Path):
+                file = stack.enter_context(path.open("rb"))
             else:
-                if isinstance(path, zipfile.Path):
-                    file = stack.enter_context(path.open("rb"))
-                else:
-                    file = stack.enter_context(open(path, "rb"))
+                file = stack.enter_context(open(path, "rb"))
             start = file.peek(10)
             for magic, opener in _OPENERS.values():
                 if re.match(magic, start):
