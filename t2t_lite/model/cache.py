@@ -17,11 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from keras import ops
 
-from t2t_lite.model.attention import (
-    merge_heads,
-    softmax_weights,
-    split_heads,
-)
+from t2t_lite.model.attention import merge_heads, softmax_weights, split_heads
 from t2t_lite.model.layers import TokenEmbedding, hidden_units
 from t2t_lite.model.masks import attention_scores_bias
 from t2t_lite.model.relative import relative_position_ids
@@ -141,15 +137,14 @@ class DecoderCache:
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
         }
         shape = (batch, attention.num_heads, length * beam_size)
+        key_shape = (*shape, attention.key_depth)
+        value_shape = (*shape, attention.value_depth)
         for i, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_kv(memory)
             tensors[f"source_keys_{i}"] = keys
             tensors[f"source_values_{i}"] = values
-            for name, depth in (
-                (f"keys_{i}", attention.key_depth),
-                (f"values_{i}", attention.value_depth),
-            ):
-                tensors[name] = new_buffer((*shape, depth), dtype, 2)
+            tensors[f"keys_{i}"] = new_buffer(key_shape, dtype, 2)
+            tensors[f"values_{i}"] = new_buffer(value_shape, dtype, 2)
         return tensors
 
     @classmethod
@@ -278,25 +273,18 @@ class DecoderCache:
 
 def _grow(tensors, index):
     """Return the tensors, longer by `_GROWTH` if `index` is past the end."""
-    names = [n for n in tensors if n.startswith(("keys_", "values_"))]
     ancestry = tensors["ancestry"]
-    beam_size = ancestry.shape[1]
+    names = [n for n in tensors if n.startswith(("keys_", "values_"))]
+    kept = [ancestry, *(tensors[n] for n in names)]
+    size = _GROWTH * ancestry.shape[1]
 
     def grow():
         more = ops.full_like(ancestry[:, :, :_GROWTH], _NO_SLOT)
-        size = _GROWTH * beam_size
         # The added values are masked, but must be finite.
-        return [
-            ops.concatenate([ancestry, more], axis=2),
-            *(
-                ops.concatenate([tensors[n], tensors[n][:, :, :size]], axis=2)
-                for n in names
-            ),
-        ]
-
-    def keep():
-        return [ancestry, *(tensors[n] for n in names)]
+        added = [more, *(x[:, :, :size] for x in kept[1:])]
+        pairs = zip(kept, added, strict=True)
+        return [ops.concatenate(pair, axis=2) for pair in pairs]
 
     is_full = ops.equal(index, ops.shape(ancestry)[2])
-    values = ops.cond(is_full, grow, keep)
+    values = ops.cond(is_full, grow, lambda: kept)
     return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}

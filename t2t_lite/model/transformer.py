@@ -104,10 +104,9 @@ class _TransformerLayer(keras.layers.Layer):
         return self._enter(x, self.self_attention_norm)
 
     def _attend_self(self, x, self_mask, dropout=layers.no_dropout):
-        output = self.self_attention(
-            self.self_attention_input(x), **self_mask, dropout=dropout
-        )
-        return self._leave(x, output, self.self_attention_norm, dropout)
+        y = self.self_attention_input(x)
+        y = self.self_attention(y, **self_mask, dropout=dropout)
+        return self._leave(x, y, self.self_attention_norm, dropout)
 
     def _feed_forward(self, x, dropout):
         norm = self.feed_forward_norm
@@ -356,9 +355,8 @@ class Transformer(keras.Model):
 
     def call(self, features: Features, training: bool = False) -> Tensor:
         seed = self.dropout_seed.next() if training else None
-        return self.softmax_embedding.logits(
-            self._decoder_output(features, seed)
-        )
+        output = self._decoder_output(features, seed)
+        return self.softmax_embedding.logits(output)
 
     def loss_sum(
         self,
@@ -406,15 +404,12 @@ class Transformer(keras.Model):
         return rows, table, ops.reshape(targets, (-1,))
 
     def _decoder_output(self, features, seed):
-        dropout = (
-            layers.no_dropout if seed is None else layers.DropoutMasks(seed)
-        )
+        drop = layers.no_dropout if seed is None else layers.DropoutMasks(seed)
+        inputs, targets = features["inputs"], features["targets"]
         source = Segments.of(features, "inputs")
         target = Segments.of(features, "targets")
-        memory, mask = self.encode(features["inputs"], dropout, source)
-        return self.decode(
-            features["targets"], memory, mask, dropout, target, source
-        )
+        memory, mask = self.encode(inputs, drop, source)
+        return self.decode(targets, memory, mask, drop, target, source)
 
     def encode(
         self,
@@ -454,19 +449,14 @@ class Transformer(keras.Model):
         Targets, int [B, T], are complete and not shifted. The memory and its
         mask are from `encode`, which describes the other arguments.
         """
-        self_mask = self.decoder_mask(targets, segments)
-        memory_bias = source_bias(memory_mask, segments, memory_segments)
+        masks = {
+            "self_mask": self.decoder_mask(targets, segments),
+            "memory_bias": source_bias(memory_mask, segments, memory_segments),
+        }
         x = self.embed_target(targets, segments)
         x = dropout(x, self.hparams.residual_dropout)
         for layer in self.decoder_layers:
-            x = self._apply(
-                layer,
-                x,
-                memory,
-                self_mask=self_mask,
-                memory_bias=memory_bias,
-                dropout=dropout,
-            )
+            x = self._apply(layer, x, memory, **masks, dropout=dropout)
         return self.decoder_norm(x)
 
     def _apply(self, layer, *inputs, dropout, **options):
@@ -479,9 +469,8 @@ class Transformer(keras.Model):
     ) -> Tensor:
         """Return the input of the encoder's first layer: [B, S, D]."""
         x = self.target_space_embedding(self.source_embedding(inputs))
-        return self.encoder_positions(
-            x, positions=segments and segments.positions
-        )
+        positions = segments and segments.positions
+        return self.encoder_positions(x, positions=positions)
 
     def embed_target(
         self, targets: Tensor, segments: Segments | None = None
@@ -489,9 +478,8 @@ class Transformer(keras.Model):
         """Return the input of the decoder's first layer: [B, T, D]."""
         sentences = None if self.hparams.shift_across_segments else segments
         x = self.target_embedding(shift_right(targets, sentences))
-        return self.decoder_positions(
-            x, positions=segments and segments.positions
-        )
+        positions = segments and segments.positions
+        return self.decoder_positions(x, positions=positions)
 
     def encoder_mask(
         self, mask: Tensor, segments: Segments | None = None

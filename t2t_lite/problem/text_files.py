@@ -40,11 +40,7 @@ from t2t_lite.corpus.splits import (
 )
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
-from t2t_lite.problem.base import (
-    ProblemOptions,
-    Text2TextProblem,
-    read_some,
-)
+from t2t_lite.problem.base import ProblemOptions, Text2TextProblem, read_some
 from t2t_lite.tokenizers.tags import add_tag
 from t2t_lite.validators import (
     Validator,
