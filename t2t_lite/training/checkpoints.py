@@ -107,8 +107,7 @@ class Checkpoint(NamedTuple):
 def checkpoint_at(path: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder; None if the name does not match."""
     folder = path.parent if path.name == EMA else path
-    match = _NAME.fullmatch(folder.name)
-    if not match:
+    if not (match := _NAME.fullmatch(folder.name)):
         return None
     count, step = match.groups()
     return Checkpoint(path, int(step), int(count) if count else None)
@@ -241,9 +240,7 @@ class Reader:
                 self._reader.get_tensor(name)
 
 
-def restore(
-    path: _Path, variables: Mapping[str, tf.Variable]
-) -> dict[str, Any]:
+def restore(path: _Path, tensors: Mapping[str, tf.Variable]) -> dict[str, Any]:
     """Set variables to their values in a checkpoint, and return its state.
 
     Raises:
@@ -252,7 +249,7 @@ def restore(
     path = Path(path)
     reader = Reader(path)
     state = reader.state
-    for name, variable in variables.items():
+    for name, variable in tensors.items():
         expected, shape = list(variable.shape), reader.shapes.get(name)
         if expected != shape:
             raise T2TLiteError(
@@ -261,7 +258,7 @@ def restore(
                 f"{shape}."
             )
     with _damage_errors(path):
-        checkpoint = tf.train.Checkpoint(**_tree(variables))
+        checkpoint = tf.train.Checkpoint(**_tree(tensors))
         status = checkpoint.read(str(path / _TENSORS))
         status.assert_existing_objects_matched().expect_partial()
     return state
