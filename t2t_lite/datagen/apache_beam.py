@@ -24,10 +24,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 
 try:
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import (
-        PipelineOptions,
-        StandardOptions,
-    )
+    from apache_beam.options import pipeline_options
 except ModuleNotFoundError as error:
     raise T2TLiteError(
         f"`runner` requires Apache Beam, and {error.name} is not installed: "
@@ -74,9 +71,11 @@ class BeamGeneration(generate.DataGenerator):
 
     def _pipeline(self) -> Any:
         words = [f"--runner={self.runner}", *self.beam_options]
-        options = PipelineOptions(words)
+        options = pipeline_options.PipelineOptions(words)
         name = self.runner.lower().removesuffix("runner")
-        if f"{name}runner" in map(str.lower, StandardOptions.LOCAL_RUNNERS):
+        if f"{name}runner" in map(
+            str.lower, pipeline_options.StandardOptions.LOCAL_RUNNERS
+        ):
             # Other runners may have options that only their servers define.
             known = options.get_all_options()
             for name in options.get_all_options(retain_unknown_options=True):
