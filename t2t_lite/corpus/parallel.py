@@ -99,10 +99,9 @@ def find_parallel_files(
             "corpus with `raw_dir`."
         ) from error
     for stem in stems:
+        start = re.escape(stem)
         sources, targets = (
-            _find_files(
-                names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}"
-            )
+            _find_files(names, rf"{start}(?:[.-](.+))?\.{re.escape(x)}")
             for x in languages
         )
         for part in sorted(sources.keys() ^ targets.keys()):
@@ -114,9 +113,7 @@ def find_parallel_files(
             )
         if not sources:
             sources, targets = (
-                _find_files(
-                    names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}{_SGML}"
-                )
+                _find_files(names, rf"{start}(?:-(.+?))?-{role}\.{x}{_SGML}")
                 for role, x in zip(("src", "ref"), languages, strict=True)
             )
         if parts := sorted(sources.keys() & targets.keys()):
@@ -416,14 +413,8 @@ def _units(path, max_invalid_ratio):
     from lxml import etree
 
     # For security, no DTD or external entity is loaded.
-    parser = etree.XMLPullParser(
-        ("end",),
-        tag="{*}tu",
-        encoding=UTF_8,
-        resolve_entities=False,
-        load_dtd=False,
-        no_network=True,
-    )
+    safe = {"resolve_entities": False, "load_dtd": False, "no_network": True}
+    parser = etree.XMLPullParser(("end",), tag="{*}tu", encoding=UTF_8, **safe)
     encoding = Encoding(_xml_encoding(path), max_invalid_ratio)
     try:
         for piece in lines.read_markup(path, encoding):

@@ -139,16 +139,9 @@ def _add_steps(pipeline, encoder, job, report):
         | "GroupByShard" >> beam.GroupByKey()
         | "Write" >> beam.ParDo(_Write(*task), pairs)
     )
-    _ = (
-        pipeline
-        | "Once" >> beam.Create([report])
-        | "Report"
-        >> beam.Map(
-            _write_report,
-            beam.pvalue.AsIter(encoded.counts),
-            beam.pvalue.AsIter(shards),
-        )
-    )
+    results = map(beam.pvalue.AsIter, (encoded.counts, shards))
+    once = pipeline | "Once" >> beam.Create([report])
+    _ = once | "Report" >> beam.Map(_write_report, *results)
 
 
 class _Worker(beam.DoFn):

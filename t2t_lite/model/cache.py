@@ -180,13 +180,9 @@ class DecoderCache:
             (batch, 1, beam_size, length * beam_size),
         )
         rows = ops.arange(batch * attention.num_heads, dtype="int32")
-        return cls(
-            {**tensors, "ancestry": ancestry},
-            weights,
-            rows * length + index,
-            attention_scores_bias(lineage),
-            distances,
-        )
+        bias = attention_scores_bias(lineage)
+        tensors = {**tensors, "ancestry": ancestry}
+        return cls(tensors, weights, rows * length + index, bias, distances)
 
     @staticmethod
     def reorder(tensors: Tensors, parents: Tensor) -> Tensors:

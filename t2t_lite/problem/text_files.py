@@ -271,13 +271,12 @@ class TextFiles(Text2TextProblem):
         return itertools.chain.from_iterable(pairs)
 
     def corpus_counts(self) -> list[dict[str, Any]]:
+        corpora = self.settings.corpora["train"]
         return [
             dataclasses.asdict(corpus)
             | {"files": list(corpus.files)}
             | dict(zip(("pairs", "copies"), counts, strict=True))
-            for corpus, counts in zip(
-                self.settings.corpora["train"], self._counts, strict=True
-            )
+            for corpus, counts in zip(corpora, self._counts, strict=True)
             if counts
         ]
 

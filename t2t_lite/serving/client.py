@@ -149,11 +149,7 @@ class Client:
         self._is_waiting = False
         self._retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda error: (
-                    not self._is_lost
-                    and isinstance(error, Failure)
-                    and error.is_busy
-                )
+                lambda x: not self._is_lost and getattr(x, "is_busy", False)
             ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
             stop=tenacity.stop_before_delay(self.seconds),

@@ -25,13 +25,9 @@ from t2t_lite.serving.requests import Request
 _FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
 # Ops of TF Text, which the server links.
 _TEXT_OPS = {
-    "CaseFoldUTF8",
-    "NormalizeUTF8",
-    "RegexSplitWithOffsets",
-    "SentencepieceOp",
-    "SentencepieceTokenizeOp",
-    "SentencepieceDetokenizeOp",
-    "FastBertNormalize",
+    *("CaseFoldUTF8", "NormalizeUTF8", "RegexSplitWithOffsets"),
+    *("SentencepieceOp", "SentencepieceTokenizeOp"),
+    *("SentencepieceDetokenizeOp", "FastBertNormalize"),
     "FastWordpieceTokenizeWithOffsets",
 }
 # A larger float constant is a weight, which should be a variable.

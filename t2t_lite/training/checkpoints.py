@@ -123,11 +123,9 @@ def list_checkpoints(
     directory = Path(directory)
     if not directory.is_dir():
         return []
-    found = [checkpoint_at(path) for path in directory.iterdir()]
-    return sorted(
-        (each for each in found if each and bool(each.averaged) == averages),
-        key=lambda each: (each.step, each.averaged or 0),
-    )
+    found = filter(None, map(checkpoint_at, directory.iterdir()))
+    kept = [each for each in found if bool(each.averaged) == averages]
+    return sorted(kept, key=lambda each: (each.step, each.averaged or 0))
 
 
 def model_tensors(model: Any) -> dict[str, tf.Variable]:
@@ -442,9 +440,6 @@ def rank(
     Marks of another metric, or of the same step, are dropped. Of two equal
     marks the older is better.
     """
-    kept = [
-        mark
-        for mark in marks
-        if mark["metric"] == new["metric"] and mark["step"] != new["step"]
-    ]
+    kept = [mark for mark in marks if mark["metric"] == new["metric"]]
+    kept = [mark for mark in kept if mark["step"] != new["step"]]
     return sorted([*kept, new], key=lambda mark: -mark["value"])

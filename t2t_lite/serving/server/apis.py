@@ -117,10 +117,8 @@ def rest_application(model: Model) -> web.Application:
             code = _HTTP_STATUS.get(error.status.name, 500)
             return web.json_response({"error": error.message}, status=code)
 
-    app = web.Application(
-        middlewares=[handle_errors],
-        client_max_size=model.options.max_body_bytes,
-    )
+    limit = model.options.max_body_bytes
+    app = web.Application(middlewares=[handle_errors], client_max_size=limit)
     app.on_response_prepare.append(add_headers)
     app.router.add_get("/", index)
     app.router.add_static("/page", page.FOLDER)
