@@ -197,24 +197,22 @@ class DecoderCache:
 
     def attend_self(self, layer: int, x: Tensor) -> Tensor:
         """Return the self-attention of a layer in this step: [B * K, D]."""
-        weights = self._weights.layers[layer]
+        weights, distances = self._weights.layers[layer], self._distances
         names = f"keys_{layer}", f"values_{layer}"
         key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
         rows = dense(x, weights["qkv_kernel"], weights.get("qkv_bias"))
         query, *new = self._split(rows, (key_depth, key_depth, value_depth))
         keys, values = map(self._append, names, new)
         bias = self._bias
-        if self._distances is not None:
-            table = ops.take(weights["relative_keys"], self._distances, axis=0)
+        if distances is not None:
+            table = ops.take(weights["relative_keys"], distances, axis=0)
             scores = ops.matmul(query, ops.transpose(table))
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
         shares = softmax_weights(query, keys, bias, weights.get("self_vectors"))
         shares = ops.cast(shares, values.dtype)
         context = batch_matmul(shares, values)  # [B, H, K, d_v]
-        if self._distances is not None:
-            table = ops.take(
-                weights["relative_values"], self._distances, axis=0
-            )
+        if distances is not None:
+            table = ops.take(weights["relative_values"], distances, axis=0)
             context = context + ops.matmul(shares, table)
         output, bias = weights["self_output"], weights.get("self_output_bias")
         return dense(merge_heads(context), output, bias)

@@ -321,10 +321,8 @@ class TextFiles(Text2TextProblem):
         if settings.shared_vocabulary:
             return super().vocabulary_files()
         stem = f"{self.base_name}.vocab.{self.vocab_size}"
-        return {
-            "inputs": f"{stem}.source.model",
-            "targets": f"{stem}.target.model",
-        }
+        sides = {"inputs": "source", "targets": "target"}
+        return {key: f"{stem}.{side}.model" for key, side in sides.items()}
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         if self.settings.vocabulary:

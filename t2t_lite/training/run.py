@@ -334,9 +334,7 @@ class Run:
         return Transformer.from_hparams(self.hparams, *sizes).build_weights()
 
     def _encoder_sizes(self):
-        return [
-            self.encoders[side].vocab_size for side in ("inputs", "targets")
-        ]
+        return [self.encoders[x].vocab_size for x in ("inputs", "targets")]
 
     def load_model(
         self, which: str | int = "default"
