@@ -73,9 +73,8 @@ class BeamGeneration(generate.DataGenerator):
         words = [f"--runner={self.runner}", *self.beam_options]
         options = pipeline_options.PipelineOptions(words)
         name = self.runner.lower().removesuffix("runner")
-        if f"{name}runner" in map(
-            str.lower, pipeline_options.StandardOptions.LOCAL_RUNNERS
-        ):
+        local = pipeline_options.StandardOptions.LOCAL_RUNNERS
+        if f"{name}runner" in map(str.lower, local):
             # Other runners may have options that only their servers define.
             known = options.get_all_options()
             for name in options.get_all_options(retain_unknown_options=True):

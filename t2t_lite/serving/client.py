@@ -149,7 +149,9 @@ class Client:
         self._is_waiting = False
         self._retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda x: not self._is_lost and getattr(x, "is_busy", False)
+                lambda x: (
+                    isinstance(x, Failure) and x.is_busy and not self._is_lost
+                )
             ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),
             stop=tenacity.stop_before_delay(self.seconds),
