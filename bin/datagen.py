@@ -163,20 +163,18 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
         print(f"train from {corpus}")
 
 
-def _inspect(
-    args: argparse.Namespace, problem: Problem, data_dir: Path
-) -> None:
+def _inspect(args: argparse.Namespace, problem: Problem, folder: Path) -> None:
     """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline
 
-    stored = manifest.Manifest.load(data_dir, problem)
-    manifest.check_data(data_dir, problem, stored)
-    manifest.check_shards(data_dir, problem, stored)
+    stored = manifest.Manifest.load(folder, problem)
+    manifest.check_data(folder, problem, stored)
+    manifest.check_shards(folder, problem, stored)
     _print_counts(args, stored)
     if args.json:
         return
-    encoders = problem.load_encoders(data_dir).values()
-    pairs = pipeline.read_pairs(data_dir, problem, stored, "train")
+    encoders = problem.load_encoders(folder).values()
+    pairs = pipeline.read_pairs(folder, problem, stored, "train")
     for pair in itertools.islice(pairs, _MAX_PAIRS):
         print()
         for encoder, ids in zip(encoders, pair, strict=True):

@@ -90,12 +90,8 @@ def import_checkpoint(args: argparse.Namespace) -> None:
 
 
 def _import_huggingface(args: argparse.Namespace) -> None:
-    others = vars(args).keys() - {
-        "huggingface",
-        "output_dir",
-        "seed",
-        "verbose",
-    }
+    supported = {"huggingface", "output_dir", "seed", "verbose"}
+    others = vars(args).keys() - supported
     flags.check_together(args, [("huggingface", *sorted(others))], {})
     flags.require(args, "output_dir")
     plugins.load_plugins(None)
@@ -103,9 +99,8 @@ def _import_huggingface(args: argparse.Namespace) -> None:
     from t2t_lite.interop.huggingface import import_huggingface
 
     output_dir = flags.folder(args.output_dir)
-    print(
-        import_huggingface(args.huggingface, output_dir, args.seed).output_dir
-    )
+    run = import_huggingface(args.huggingface, output_dir, args.seed)
+    print(run.output_dir)
 
 
 def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:

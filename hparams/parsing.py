@@ -32,9 +32,7 @@ def transformer_parsing_base() -> HParams:
 def transformer_parsing_semisupervised() -> HParams:
     """The paper's set with 17 million automatic trees: less dropout."""
     return transformer_parsing_base().replace(
-        residual_dropout=0.1,
-        attention_dropout=0.0,
-        warmup_steps=4000,
+        residual_dropout=0.1, attention_dropout=0.0, warmup_steps=4000
     )
 
 

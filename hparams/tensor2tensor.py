@@ -91,8 +91,7 @@ def transformer_big_single_gpu() -> HParams:
 def transformer_relative() -> HParams:
     """tensor2tensor's base model with relative positions, arXiv:1803.02155."""
     return transformer_base_v3().replace(
-        position_encoding="none",
-        max_relative_position=20,
+        position_encoding="none", max_relative_position=20
     )
 
 

@@ -24,6 +24,7 @@ from t2t_lite.serving import versions
 from t2t_lite.tf_setup import require_not_forked, start_tensorflow
 from t2t_lite.training.options import TrainingOptions
 from t2t_lite.training.problem_choice import choose_job
+from t2t_lite.validators import check, integer, one_of, optional
 
 if TYPE_CHECKING:
     from t2t_lite.decoding.results import Attention, Result
@@ -250,9 +251,7 @@ class LoadedTranslator:
           UsageError: an option is not supported, or a value is not valid.
         """
         several = _list_texts(texts)
-        validators.check(
-            "nbest", nbest, validators.optional(validators.integer(1))
-        )
+        check("nbest", nbest, optional(integer(1)))
         for name in ("token_scores", "alignment"):
             if nbest is None and options.get(name):
                 raise UsageError(
@@ -322,9 +321,7 @@ class LoadedTranslator:
                     "mbr, token_scores and alignment."
                 )
             split = stream.splitter_of(self._run.problem, self._run.encoders)
-        validators.check(
-            "mbr", mbr, validators.optional(validators.one_of("chrf"))
-        )
+        check("mbr", mbr, optional(one_of("chrf")))
         settings = engine.settings
         limit = None if settings.sample else settings.beam_size
         count = nbest or (limit if mbr else 1)

@@ -15,6 +15,8 @@ _ADVICE = {
     errno.EROFS: "choose a path on a disk that can be written to",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
+# The errors of code that reads invalid or unexpected JSON.
+INVALID_JSON = (ValueError, RecursionError, KeyError, TypeError, AttributeError)
 _MAX_LINE = 5000  # characters
 # Names of graph nodes in the messages of TensorFlow.
 _GRAPH_NODES = re.compile(r"\{\{\w+ [^}]*\}\}|\[\[.*?\]\]|\[Op:.*?\]")

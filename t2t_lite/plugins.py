@@ -35,9 +35,8 @@ def load_plugins(usr_dir: str | None = None) -> None:
         message has file and line), or `usr_dir` registers nothing.
     """
     # Built-in names come first, so that no plugin can take them.
-    for entry in sorted(
-        metadata.entry_points(group=GROUP), key=_is_third_party
-    ):
+    entries = metadata.entry_points(group=GROUP)
+    for entry in sorted(entries, key=_is_third_party):
         source = f"plugin {entry.name!r} ({entry.value})"
         if source in loaded:
             continue

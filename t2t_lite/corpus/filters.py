@@ -35,9 +35,8 @@ _WORD = re.compile(
 )
 _CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 # ASCII characters that do not end a word.
-_INSIDE = re.sub(
-    rf"[\s{_PUNCTUATION}]", "", bytes(range(128)).decode()
-).encode()
+_ASCII = bytes(range(128)).decode()
+_INSIDE = re.sub(rf"[\s{_PUNCTUATION}]", "", _ASCII).encode()
 
 
 def count_words(text: str) -> int:

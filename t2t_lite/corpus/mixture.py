@@ -95,11 +95,9 @@ def target_counts(counts: Sequence[int], shares: Sequence[float]) -> list[int]:
 
     Example: 300 and 10 pairs, shares 0.75 and 0.25 -> 300 and 100.
     """
-    total = max(n / share for n, share in zip(counts, shares, strict=True))
-    return [
-        max(n, round(total * share))
-        for n, share in zip(counts, shares, strict=True)
-    ]
+    pairs = list(zip(counts, shares, strict=True))
+    total = max(n / share for n, share in pairs)
+    return [max(n, round(total * share)) for n, share in pairs]
 
 
 def oversample(

@@ -15,21 +15,9 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from t2t_lite.corpus.lines import (
-    COMPRESSED_SUFFIXES,
-    CORPUS,
-    UTF_8,
-    Encoding,
-    Readable,
-    damaged,
-    normalize_encoding,
-    open_compressed,
-    read_lines,
-    read_markup,
-    refuse_pipe,
-    replace_invalid,
-)
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.corpus import lines
+from t2t_lite.corpus.lines import CORPUS, UTF_8, Encoding, Readable, damaged
+from t2t_lite.errors import INVALID_JSON, T2TLiteError, UsageError, format_error
 from t2t_lite.files import PathLike
 
 FilePair = tuple[pathlib.Path, pathlib.Path]
@@ -38,13 +26,9 @@ _CODE = r"([a-z]{2,3}(?:_\w+)?)"
 LANGUAGE_PAIR = re.compile(rf"(?<![^./:]){_CODE}-{_CODE}$")  # ends a name
 match_dataset = re.compile(r"(hf|tfds):(?=.)").match
 
-_COMPRESSED = f"(?i:{'|'.join(map(re.escape, COMPRESSED_SUFFIXES))})"
+_COMPRESSED = f"(?i:{'|'.join(map(re.escape, lines.COMPRESSED_SUFFIXES))})"
 _SGML = r"\.sgml?"
-# Errors raised while reading invalid or unexpected JSON.
-_INVALID_RECORD = (
-    *(ValueError, RecursionError, KeyError),
-    *(TypeError, AttributeError),
-)
+
 _KEYS = ("source", "target")  # the default keys of a record
 _HUB_KEY = "translation"  # of texts by language on the Hugging Face Hub
 _ROWS = 4096  # of a Parquet file, in memory at a time
@@ -74,7 +58,7 @@ def read_parallel(
     paths = (source_path, target_path)
     is_sgml = re.compile(f"{_SGML}(?:{_COMPRESSED})?$").search
     sources, targets = (
-        (_read_sgml if is_sgml(str(path)) else read_lines)(path, encoding)
+        (_read_sgml if is_sgml(str(path)) else lines.read_lines)(path, encoding)
         for path in paths
     )
     for count, pair in enumerate(itertools.zip_longest(sources, targets)):
@@ -115,10 +99,9 @@ def find_parallel_files(
             "corpus with `raw_dir`."
         ) from error
     for stem in stems:
+        start = re.escape(stem)
         sources, targets = (
-            _find_files(
-                names, rf"{re.escape(stem)}(?:[.-](.+))?\.{re.escape(x)}"
-            )
+            _find_files(names, rf"{start}(?:[.-](.+))?\.{re.escape(x)}")
             for x in languages
         )
         for part in sorted(sources.keys() ^ targets.keys()):
@@ -130,9 +113,7 @@ def find_parallel_files(
             )
         if not sources:
             sources, targets = (
-                _find_files(
-                    names, rf"{re.escape(stem)}(?:-(.+?))?-{role}\.{x}{_SGML}"
-                )
+                _find_files(names, rf"{start}(?:-(.+?))?-{role}\.{x}{_SGML}")
                 for role, x in zip(("src", "ref"), languages, strict=True)
             )
         if parts := sorted(sources.keys() & targets.keys()):
@@ -142,7 +123,7 @@ def find_parallel_files(
         f"{folder} holds no {' or '.join(names)}. Put both sides into it, or "
         "give another folder with `raw_dir`. Parts "
         f"({stems[0]}.1.{languages[0]} ...), compressed files "
-        f"({', '.join(COMPRESSED_SUFFIXES)}) and SGML are supported."
+        f"({', '.join(lines.COMPRESSED_SUFFIXES)}) and SGML are supported."
     )
 
 
@@ -166,7 +147,7 @@ def _read_sgml(path, encoding):
     "<" within a segment is text. Example: `<seg id="1"> 1 <2 &amp; 3 </seg>`
     gives "1 <2 & 3".
     """
-    content = "".join(read_markup(path, encoding))
+    content = "".join(lines.read_markup(path, encoding))
     _, *segments = re.split(r"<seg(?=[\s>])", content, flags=re.IGNORECASE)
     if not segments:
         raise T2TLiteError(f"{path} is not an SGML test set: it has no <seg>.")
@@ -181,15 +162,15 @@ def format_of(path: PathLike) -> str:
     if match := match_dataset(str(path)):
         return match[0]
     name = pathlib.Path(path)
-    if name.suffix.lower() in COMPRESSED_SUFFIXES:
+    if name.suffix.lower() in lines.COMPRESSED_SUFFIXES:
         name = name.with_suffix("")
     suffix = name.suffix.lower()
     if suffix not in FORMATS:
-        refuse_pipe(path)
+        lines.refuse_pipe(path)
         raise UsageError(
             f"A file of pairs must end in {', '.join(FORMATS)}, optionally "
-            f"followed by {', '.join(COMPRESSED_SUFFIXES)}, or a dataset begin "
-            f"with hf: or tfds: (got {path})."
+            f"followed by {', '.join(lines.COMPRESSED_SUFFIXES)}, or a dataset "
+            f"begin with hf: or tfds: (got {path})."
         )
     return suffix
 
@@ -197,7 +178,7 @@ def format_of(path: PathLike) -> str:
 def _numbered_lines(path, encoding):
     """Yield (number, line) from 1, without blank lines at the end."""
     blank = []
-    for number, line in enumerate(read_lines(path, encoding), 1):
+    for number, line in enumerate(lines.read_lines(path, encoding), 1):
         if not line.strip(" "):
             blank.append((number, line))
             continue
@@ -250,7 +231,7 @@ def read_json_lines(
     for number, line in _numbered_lines(path, encoding):
         try:
             yield _texts(json.loads(line), keys, languages)
-        except _INVALID_RECORD as error:
+        except INVALID_JSON as error:
             place = f"{path}, line {number}"
             raise _record_error(place, line, keys) from error
 
@@ -271,7 +252,7 @@ def read_parquet(
     keys = source_key, target_key
     columns = [*keys, *(x.split(".")[0] for x in keys), _HUB_KEY, *languages]
     try:
-        with open_compressed(path) as file:
+        with lines.open_compressed(path) as file:
             table = parquet.ParquetFile(file)
             batches = table.iter_batches(_ROWS, columns=columns)
             rows = (row for batch in batches for row in batch.to_pylist())
@@ -295,7 +276,7 @@ def read_rows(
     for number, row in enumerate(rows, 1):
         try:
             yield _texts(row, keys, languages)
-        except _INVALID_RECORD as error:
+        except INVALID_JSON as error:
             place = f"{name}, row {number}"
             raise _record_error(place, columns or list(row), keys) from error
 
@@ -314,7 +295,10 @@ def read_zip(
       T2TLiteError: the archive is damaged or does not have one pair of files.
     """
     try:
-        with open_compressed(path) as file, zipfile.ZipFile(file) as archive:
+        with (
+            lines.open_compressed(path) as file,
+            zipfile.ZipFile(file) as archive,
+        ):
             names = archive.namelist()
             stems = {name.rpartition(".")[0] for name in names}
             pairs = [
@@ -350,7 +334,7 @@ def languages_of(name: str, languages: tuple[str, str]) -> tuple[str, str]:
 
 
 def _texts(record, keys, languages):
-    """Return the two texts of a record; raise _INVALID_RECORD without them."""
+    """Return the two texts of a record; raise INVALID_JSON without them."""
     if keys == _KEYS and not record.keys() & keys:
         prefix = f"{_HUB_KEY}." if _HUB_KEY in record else ""
         keys = [f"{prefix}{language}" for language in languages]
@@ -360,17 +344,16 @@ def _texts(record, keys, languages):
         for name in [key] if key in record else key.split("."):
             value = value[name]
         text = value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-        texts.append(replace_invalid(text))
+        texts.append(lines.replace_invalid(text))
     return tuple(texts)
 
 
 def _record_error(place, content, keys):
     return T2TLiteError(
-        "A record must have texts under the keys "
-        f"{keys[0]!r} (`source_key`) and {keys[1]!r} (`target_key`), such as "
-        f"{_HUB_KEY}.en, or under {_HUB_KEY!r} and both languages "
-        "(`source_language`, `target_language`); got "
-        f"{reprlib.repr(content)} in {place}."
+        f"A record must have texts under the keys {keys[0]!r} (`source_key`) "
+        f"and {keys[1]!r} (`target_key`), such as {_HUB_KEY}.en, or under "
+        f"{_HUB_KEY!r} and both languages (`source_language`, "
+        f"`target_language`); got {reprlib.repr(content)} in {place}."
     )
 
 
@@ -430,17 +413,11 @@ def _units(path, max_invalid_ratio):
     from lxml import etree
 
     # For security, no DTD or external entity is loaded.
-    parser = etree.XMLPullParser(
-        ("end",),
-        tag="{*}tu",
-        encoding=UTF_8,
-        resolve_entities=False,
-        load_dtd=False,
-        no_network=True,
-    )
+    safe = {"resolve_entities": False, "load_dtd": False, "no_network": True}
+    parser = etree.XMLPullParser(("end",), tag="{*}tu", encoding=UTF_8, **safe)
     encoding = Encoding(_xml_encoding(path), max_invalid_ratio)
     try:
-        for piece in read_markup(path, encoding):
+        for piece in lines.read_markup(path, encoding):
             parser.feed(piece.encode())
             for _, unit in parser.read_events():
                 yield unit
@@ -457,7 +434,7 @@ def _units(path, max_invalid_ratio):
 
 def _xml_encoding(path):
     """Return the encoding of an XML file by its BOM, NULs or declaration."""
-    with open_compressed(path) as file:
+    with lines.open_compressed(path) as file:
         start = file.read(200)
     for first, name in _XML_STARTS.items():
         if start.startswith(first):
@@ -465,7 +442,7 @@ def _xml_encoding(path):
     match = re.match(rb"[^>]*\sencoding\s*=\s*[\"']([\w.:-]+)", start)
     name = match[1].decode() if match else UTF_8
     try:
-        name = normalize_encoding(name)
+        name = lines.normalize_encoding(name)
     except ValueError as error:
         raise damaged(path, f"unknown encoding {name!r}") from error
     return UTF_8 if b"\0" in "a".encode(name) else name  # a wrong declaration

@@ -88,13 +88,9 @@ def plan_batches(
     keys = source_lengths - target_lengths
     if generator is not None:  # noise mixes ties
         keys = keys + generator.uniform(0, _JITTER, len(keys))
-    batches = _split_buckets(
-        kept,
-        np.searchsorted(boundaries, lengths[kept]),
-        keys,
-        [bucket_batch_size(boundary, max_positions) for boundary in boundaries],
-        generator,
-    )
+    buckets = np.searchsorted(boundaries, lengths[kept])
+    sizes = [bucket_batch_size(x, max_positions) for x in boundaries]
+    batches = _split_buckets(kept, buckets, keys, sizes, generator)
     if generator is None:
         batches.reverse()
     else:

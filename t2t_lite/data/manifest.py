@@ -15,17 +15,13 @@ from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus.download import file_stat
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import INVALID_JSON, T2TLiteError
 from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
 FORMAT_VERSION = 2
 DEFAULT_SEED = 1  # of data generation
-# Errors raised while reading invalid or unexpected JSON.
-_UNREADABLE = (
-    *(OSError, ValueError, RecursionError),
-    *(KeyError, TypeError, AttributeError),
-)
+_UNREADABLE = (OSError, *INVALID_JSON)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,9 @@ planning runs in Python; TensorFlow's threads do the rest.
 """
 
 import contextlib
-import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +108,7 @@ def training_batches(
     def read_epoch(epoch):
         window = tf.where(epoch == start.epoch, start.window, 0)
         paths, skip = tf.numpy_function(
-            functools.partial(_files_of_epoch, data_dir, record, seed),
+            partial(_files_of_epoch, data_dir, record, seed),
             [epoch, tf.cast(window, tf.int64) * window_size],
             [tf.string, tf.int64],
             stateful=False,
@@ -141,17 +141,14 @@ def training_batches(
     )
 
 
-def _files_of_epoch(data_dir, record, seed, epoch, skip):
+def _files_of_epoch(folder, record, seed, epoch, skip):
     """Return the paths of an epoch after `skip` records, and what to skip."""
     generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
-    shards = [
-        record.shards[i] for i in generator.permutation(len(record.shards))
-    ]
+    order = generator.permutation(len(record.shards))
+    shards = [record.shards[i] for i in order]
     ends = np.cumsum([0, *(shard.examples for shard in shards)])
     first = int(np.searchsorted(ends, skip, "right")) - 1
-    paths = [
-        os.fsencode(os.path.join(data_dir, x.file)) for x in shards[first:]
-    ]
+    paths = [os.fsencode(os.path.join(folder, x.file)) for x in shards[first:]]
     return np.array(paths, object), np.int64(skip - ends[first])
 
 
@@ -204,7 +201,7 @@ def drop_merges(
         segmented = {}
         for side in samplers:
             values, lengths = tf.numpy_function(
-                functools.partial(sample, side),
+                partial(sample, side),
                 [number, features[side].values, features[side].row_splits],
                 [tf.int64, tf.int64],
                 stateful=False,
@@ -230,12 +227,10 @@ def _split_windows(
     batches; with `keep_rows` the examples are packed rows already. An epoch has
     this number of `windows`; without a seed the order is that of evaluation.
     """
-    plan: Any = functools.partial(bucketing.plan_batches, **sizes)
+    plan: Any = partial(bucketing.plan_batches, **sizes)
     shape: Any = (None, None)
     if packed:
-        plan = functools.partial(
-            packing.plan_rows, keep_rows=keep_rows, **sizes
-        )
+        plan = partial(packing.plan_rows, keep_rows=keep_rows, **sizes)
         shape = packing.packed_shape(**sizes)
 
     def plan_window(number, source_lengths, target_lengths):

@@ -24,10 +24,7 @@ from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 
 try:
     import apache_beam as beam
-    from apache_beam.options.pipeline_options import (
-        PipelineOptions,
-        StandardOptions,
-    )
+    from apache_beam.options import pipeline_options
 except ModuleNotFoundError as error:
     raise T2TLiteError(
         f"`runner` requires Apache Beam, and {error.name} is not installed: "
@@ -74,9 +71,10 @@ class BeamGeneration(generate.DataGenerator):
 
     def _pipeline(self) -> Any:
         words = [f"--runner={self.runner}", *self.beam_options]
-        options = PipelineOptions(words)
+        options = pipeline_options.PipelineOptions(words)
         name = self.runner.lower().removesuffix("runner")
-        if f"{name}runner" in map(str.lower, StandardOptions.LOCAL_RUNNERS):
+        local = pipeline_options.StandardOptions.LOCAL_RUNNERS
+        if f"{name}runner" in map(str.lower, local):
             # Other runners may have options that only their servers define.
             known = options.get_all_options()
             for name in options.get_all_options(retain_unknown_options=True):
@@ -140,16 +138,9 @@ def _add_steps(pipeline, encoder, job, report):
         | "GroupByShard" >> beam.GroupByKey()
         | "Write" >> beam.ParDo(_Write(*task), pairs)
     )
-    _ = (
-        pipeline
-        | "Once" >> beam.Create([report])
-        | "Report"
-        >> beam.Map(
-            _write_report,
-            beam.pvalue.AsIter(encoded.counts),
-            beam.pvalue.AsIter(shards),
-        )
-    )
+    results = map(beam.pvalue.AsIter, (encoded.counts, shards))
+    once = pipeline | "Once" >> beam.Create([report])
+    _ = once | "Report" >> beam.Map(_write_report, *results)
 
 
 class _Worker(beam.DoFn):

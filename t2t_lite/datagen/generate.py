@@ -126,35 +126,34 @@ class DataGenerator:
         return manifest
 
     def _generate(self, overwrite: bool) -> Manifest:
-        name, seed = self.problem.base_name, self.seed
+        problem, seed = self.problem, self.seed
         if seed is None:
             seed = DEFAULT_SEED
             # An unreadable manifest will be replaced.
             with contextlib.suppress(T2TLiteError):
-                seed = Manifest.load(self._folder, self.problem).seed
-        folders = self.raw_dir, self._folder / "downloads" / name
-        raw = RawFiles(
-            self.problem.files, *folders, self.progress, self.tfds_dir
-        )
+                seed = Manifest.load(self._folder, problem).seed
+        folders = self.raw_dir, self._folder / "downloads" / problem.base_name
+        raw = RawFiles(problem.files, *folders, self.progress, self.tfds_dir)
         if raw.raw_dir is not None and not raw.raw_dir.is_dir():
             raise T2TLiteError(f"`raw_dir`: {raw.raw_dir} is not a folder.")
-        self.problem.check_sources(raw)  # before hours of work
+        problem.check_sources(raw)  # before hours of work
         identity = {
-            "definition": self.problem.definition(),
+            "definition": problem.definition(),
             "seed": seed,
             "raw_dir": raw.raw_dir and os.path.abspath(raw.raw_dir),
             "tfds_dir": raw.tfds_dir and os.path.abspath(raw.tfds_dir),
             "versions": versions(),
         }
-        job = UnfinishedJob(self._folder / f".{name}.incomplete", identity, raw)
+        folder = self._folder / f".{problem.base_name}.incomplete"
+        job = UnfinishedJob(folder, identity, raw)
         if overwrite:
             job.remove()
         if message := job.start():
             self._log(message)
         try:
-            if not Manifest.path(job.folder, self.problem).exists():
-                self._write_files(job, seed).save(job.folder)
-            manifest = _move_into_place(job.folder, self._folder, self.problem)
+            if not Manifest.path(folder, problem).exists():
+                self._write_files(job, seed).save(folder)
+            manifest = _move_files(folder, self._folder, problem)
         except T2TLiteError:
             job.remove()  # with this corpus the same command cannot resume
             raise
@@ -397,9 +396,7 @@ def describe_vocabulary(
     }
 
 
-def _move_into_place(
-    folder: Path, data_dir: Path, problem: Problem
-) -> Manifest:
+def _move_files(folder: Path, data_dir: Path, problem: Problem) -> Manifest:
     """Rename complete files into the data folder, the manifest last.
 
     After an interruption the next call renames the remaining files.

@@ -6,18 +6,10 @@ from typing import Any
 import keras
 from keras import ops
 
+from t2t_lite.model import relative
 from t2t_lite.model.layers import Dropout, add_kernel, no_dropout
 from t2t_lite.model.local_attention import local_attention
-from t2t_lite.model.masks import (
-    attention_scores_bias,
-    band_mask,
-    segment_mask,
-)
-from t2t_lite.model.relative import (
-    distance_matrices,
-    relative_scores,
-    relative_values,
-)
+from t2t_lite.model.masks import attention_scores_bias, band_mask, segment_mask
 from t2t_lite.ops import (
     Shape,
     Tensor,
@@ -149,7 +141,7 @@ class MultiHeadAttention(keras.layers.Layer):
             weights = ops.cast(weights, values.dtype)
             context = batch_matmul(weights, values)  # [B, H, T, d_v]
             if self.max_relative_position is not None:
-                context = context + relative_values(
+                context = context + relative.relative_values(
                     weights, self.relative_values, self._distances(x, bias)
                 )
         context = merge_heads(context)
@@ -176,7 +168,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _weights(self, query, keys, bias):
         if self.max_relative_position is not None:
-            scores = relative_scores(
+            scores = relative.relative_scores(
                 query, self.relative_keys, self._distances(query, bias)
             )
             bias = ops.cast(bias, "float32") + ops.cast(scores, "float32")
@@ -184,15 +176,13 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def _distances(self, x, bias):
         rows = self.relative_keys.shape[0]
-        return distance_matrices(ops.shape(bias)[-1], rows, x.dtype)
+        return relative.distance_matrices(ops.shape(bias)[-1], rows, x.dtype)
 
     def _project(self, x, memory):
         """Return `scaled` queries, keys and values, each [B, H, T or S, d]."""
         if memory is not None:
-            kernel, bias = map(
-                self.scaled, (self.query_kernel, self.query_bias)
-            )
-            rows = dense(x, kernel, bias)
+            kernel = self.scaled(self.query_kernel)
+            rows = dense(x, kernel, self.scaled(self.query_bias))
             (query,) = self._split_heads(rows, x, (self.key_depth,))
             return query, *self.project_kv(memory)
         # One wide product is faster than three narrow products.

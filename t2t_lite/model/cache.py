@@ -17,11 +17,7 @@ from typing import Any, NamedTuple, Self
 
 from keras import ops
 
-from t2t_lite.model.attention import (
-    merge_heads,
-    softmax_weights,
-    split_heads,
-)
+from t2t_lite.model.attention import merge_heads, softmax_weights, split_heads
 from t2t_lite.model.layers import TokenEmbedding, hidden_units
 from t2t_lite.model.masks import attention_scores_bias
 from t2t_lite.model.relative import relative_position_ids
@@ -141,15 +137,14 @@ class DecoderCache:
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
         }
         shape = (batch, attention.num_heads, length * beam_size)
+        key_shape = (*shape, attention.key_depth)
+        value_shape = (*shape, attention.value_depth)
         for i, layer in enumerate(layers):
             keys, values = layer.cross_attention.project_kv(memory)
             tensors[f"source_keys_{i}"] = keys
             tensors[f"source_values_{i}"] = values
-            for name, depth in (
-                (f"keys_{i}", attention.key_depth),
-                (f"values_{i}", attention.value_depth),
-            ):
-                tensors[name] = new_buffer((*shape, depth), dtype, 2)
+            tensors[f"keys_{i}"] = new_buffer(key_shape, dtype, 2)
+            tensors[f"values_{i}"] = new_buffer(value_shape, dtype, 2)
         return tensors
 
     @classmethod
@@ -185,13 +180,9 @@ class DecoderCache:
             (batch, 1, beam_size, length * beam_size),
         )
         rows = ops.arange(batch * attention.num_heads, dtype="int32")
-        return cls(
-            {**tensors, "ancestry": ancestry},
-            weights,
-            rows * length + index,
-            attention_scores_bias(lineage),
-            distances,
-        )
+        bias = attention_scores_bias(lineage)
+        tensors = {**tensors, "ancestry": ancestry}
+        return cls(tensors, weights, rows * length + index, bias, distances)
 
     @staticmethod
     def reorder(tensors: Tensors, parents: Tensor) -> Tensors:
@@ -206,24 +197,22 @@ class DecoderCache:
 
     def attend_self(self, layer: int, x: Tensor) -> Tensor:
         """Return the self-attention of a layer in this step: [B * K, D]."""
-        weights = self._weights.layers[layer]
+        weights, distances = self._weights.layers[layer], self._distances
         names = f"keys_{layer}", f"values_{layer}"
         key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
         rows = dense(x, weights["qkv_kernel"], weights.get("qkv_bias"))
         query, *new = self._split(rows, (key_depth, key_depth, value_depth))
         keys, values = map(self._append, names, new)
         bias = self._bias
-        if self._distances is not None:
-            table = ops.take(weights["relative_keys"], self._distances, axis=0)
+        if distances is not None:
+            table = ops.take(weights["relative_keys"], distances, axis=0)
             scores = ops.matmul(query, ops.transpose(table))
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
         shares = softmax_weights(query, keys, bias, weights.get("self_vectors"))
         shares = ops.cast(shares, values.dtype)
         context = batch_matmul(shares, values)  # [B, H, K, d_v]
-        if self._distances is not None:
-            table = ops.take(
-                weights["relative_values"], self._distances, axis=0
-            )
+        if distances is not None:
+            table = ops.take(weights["relative_values"], distances, axis=0)
             context = context + ops.matmul(shares, table)
         output, bias = weights["self_output"], weights.get("self_output_bias")
         return dense(merge_heads(context), output, bias)
@@ -278,25 +267,18 @@ class DecoderCache:
 
 def _grow(tensors, index):
     """Return the tensors, longer by `_GROWTH` if `index` is past the end."""
-    names = [n for n in tensors if n.startswith(("keys_", "values_"))]
     ancestry = tensors["ancestry"]
-    beam_size = ancestry.shape[1]
+    names = [n for n in tensors if n.startswith(("keys_", "values_"))]
+    kept = [ancestry, *(tensors[n] for n in names)]
+    size = _GROWTH * ancestry.shape[1]
 
     def grow():
         more = ops.full_like(ancestry[:, :, :_GROWTH], _NO_SLOT)
-        size = _GROWTH * beam_size
         # The added values are masked, but must be finite.
-        return [
-            ops.concatenate([ancestry, more], axis=2),
-            *(
-                ops.concatenate([tensors[n], tensors[n][:, :, :size]], axis=2)
-                for n in names
-            ),
-        ]
-
-    def keep():
-        return [ancestry, *(tensors[n] for n in names)]
+        added = [more, *(x[:, :, :size] for x in kept[1:])]
+        pairs = zip(kept, added, strict=True)
+        return [ops.concatenate(pair, axis=2) for pair in pairs]
 
     is_full = ops.equal(index, ops.shape(ancestry)[2])
-    values = ops.cond(is_full, grow, keep)
+    values = ops.cond(is_full, grow, lambda: kept)
     return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}

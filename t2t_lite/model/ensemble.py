@@ -74,13 +74,11 @@ class Ensemble:
 
     def token_log_probs(self, features: Features) -> Tensor:
         """Return the log-probability of each target token, float32 [B, T]."""
-        return log_mean_exp(
-            [model.token_log_probs(features) for model in self.models]
-        )
+        log_probs = [model.token_log_probs(features) for model in self.models]
+        return log_mean_exp(log_probs)
 
 
 def log_mean_exp(log_probs: Sequence[Tensor]) -> Tensor:
     """Return the logarithm of the mean probability."""
-    return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(
-        float(len(log_probs))
-    )
+    log_sum = ops.logsumexp(ops.stack(log_probs), axis=0)
+    return log_sum - ops.log(float(len(log_probs)))

@@ -160,12 +160,8 @@ def training_cost(
       `flops_as_table_2`: seconds of updates x devices x sustained FLOP/s, or
       None if unknown.
     """
-    counted = count_training_flops(
-        hparams,
-        target_vocab_size,
-        (work["source_tokens"], work["target_tokens"]),
-        lengths,
-    )
+    tokens = work["source_tokens"], work["target_tokens"]
+    counted = count_training_flops(hparams, target_vocab_size, tokens, lengths)
     for device, rate in _PAPER_FLOPS.items():
         if re.search(rf"\b{device}(?![0-9])", work["device"]):  # not K4000
             sustained = sustained or rate

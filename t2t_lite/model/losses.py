@@ -44,9 +44,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     """Mean `smoothed_cross_entropy` of real targets, for `Model.compile`."""
 
     def __init__(
-        self,
-        label_smoothing: float = 0.0,
-        name: str = "smoothed_cross_entropy",
+        self, label_smoothing: float = 0.0, name: str = "smoothed_cross_entropy"
     ):
         super().__init__(name=name, reduction="mean_with_sample_weight")
         self.label_smoothing = label_smoothing
@@ -135,9 +133,8 @@ def fused_cross_entropy_sum(
 
 def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
     """Return the summed loss and its float32 gradients [N, D] and [V, D]."""
-    target_weight, uniform_weight = _target_weights(
-        label_smoothing, table.shape[0]
-    )
+    vocab_size = table.shape[0]
+    target_weight, uniform_weight = _target_weights(label_smoothing, vocab_size)
     log_partition_sum, hidden_gradient, table_gradient = (
         _logsumexp_and_gradients(hidden, table, weights)
     )

@@ -23,9 +23,8 @@ def distance_matrices(length: int | Tensor, rows: int, dtype: str) -> Tensor:
     """
     positions = ops.arange(length)
     distances = positions[None, :] - positions[:, None]
-    return ops.one_hot(
-        relative_position_ids(distances, rows // 2), rows, dtype=dtype
-    )
+    ids = relative_position_ids(distances, rows // 2)
+    return ops.one_hot(ids, rows, dtype=dtype)
 
 
 def relative_scores(query: Tensor, table: Tensor, matrices: Tensor) -> Tensor:

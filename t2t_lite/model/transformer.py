@@ -10,17 +10,11 @@ from keras import ops
 
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams, ModelHParams
-from t2t_lite.model import layers
+from t2t_lite.model import layers, masks
 from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.cache import DecoderCache, StepWeights, Tensors
 from t2t_lite.model.losses import fused_cross_entropy_sum, fused_log_probs
-from t2t_lite.model.masks import (
-    Segments,
-    causal_bias,
-    padding_mask,
-    shift_right,
-    source_bias,
-)
+from t2t_lite.model.masks import Segments, padding_mask, source_bias
 from t2t_lite.ops import Shape, Tensor, add, flatten_rows
 
 # Tensors of a batch by name: `inputs`, `targets`, ...
@@ -104,10 +98,9 @@ class _TransformerLayer(keras.layers.Layer):
         return self._enter(x, self.self_attention_norm)
 
     def _attend_self(self, x, self_mask, dropout=layers.no_dropout):
-        output = self.self_attention(
-            self.self_attention_input(x), **self_mask, dropout=dropout
-        )
-        return self._leave(x, output, self.self_attention_norm, dropout)
+        y = self.self_attention_input(x)
+        y = self.self_attention(y, **self_mask, dropout=dropout)
+        return self._leave(x, y, self.self_attention_norm, dropout)
 
     def _feed_forward(self, x, dropout):
         norm = self.feed_forward_norm
@@ -153,11 +146,9 @@ class DecoderLayer(_TransformerLayer):
         `Transformer.decoder_mask` and `source_bias`.
         """
         x = self._attend_self(x, self_mask, dropout)
+        y = self._enter(x, self.cross_attention_norm)
         y = self.cross_attention(
-            self._enter(x, self.cross_attention_norm),
-            bias=memory_bias,
-            memory=memory,
-            dropout=dropout,
+            y, bias=memory_bias, memory=memory, dropout=dropout
         )
         x = self._leave(x, y, self.cross_attention_norm, dropout)
         return self._feed_forward(x, dropout)
@@ -322,13 +313,9 @@ class Transformer(keras.Model):
         seed: int = 0,
     ) -> "Transformer":
         """Return a model with an hparams set; see the constructor."""
-        return cls(
-            source_vocab_size,
-            target_vocab_size,
-            seed=seed,
-            dtype=_POLICIES[hparams.precision],
-            **hparams.model_kwargs(),
-        )
+        sizes = source_vocab_size, target_vocab_size
+        dtype = _POLICIES[hparams.precision]
+        return cls(*sizes, seed=seed, dtype=dtype, **hparams.model_kwargs())
 
     def get_config(self) -> dict[str, Any]:
         source_vocab_size, target_vocab_size = self.vocab_sizes
@@ -356,9 +343,8 @@ class Transformer(keras.Model):
 
     def call(self, features: Features, training: bool = False) -> Tensor:
         seed = self.dropout_seed.next() if training else None
-        return self.softmax_embedding.logits(
-            self._decoder_output(features, seed)
-        )
+        output = self._decoder_output(features, seed)
+        return self.softmax_embedding.logits(output)
 
     def loss_sum(
         self,
@@ -406,15 +392,12 @@ class Transformer(keras.Model):
         return rows, table, ops.reshape(targets, (-1,))
 
     def _decoder_output(self, features, seed):
-        dropout = (
-            layers.no_dropout if seed is None else layers.DropoutMasks(seed)
-        )
+        drop = layers.no_dropout if seed is None else layers.DropoutMasks(seed)
+        inputs, targets = features["inputs"], features["targets"]
         source = Segments.of(features, "inputs")
         target = Segments.of(features, "targets")
-        memory, mask = self.encode(features["inputs"], dropout, source)
-        return self.decode(
-            features["targets"], memory, mask, dropout, target, source
-        )
+        memory, mask = self.encode(inputs, drop, source)
+        return self.decode(targets, memory, mask, drop, target, source)
 
     def encode(
         self,
@@ -454,19 +437,14 @@ class Transformer(keras.Model):
         Targets, int [B, T], are complete and not shifted. The memory and its
         mask are from `encode`, which describes the other arguments.
         """
-        self_mask = self.decoder_mask(targets, segments)
-        memory_bias = source_bias(memory_mask, segments, memory_segments)
+        options = {
+            "self_mask": self.decoder_mask(targets, segments),
+            "memory_bias": source_bias(memory_mask, segments, memory_segments),
+        }
         x = self.embed_target(targets, segments)
         x = dropout(x, self.hparams.residual_dropout)
         for layer in self.decoder_layers:
-            x = self._apply(
-                layer,
-                x,
-                memory,
-                self_mask=self_mask,
-                memory_bias=memory_bias,
-                dropout=dropout,
-            )
+            x = self._apply(layer, x, memory, **options, dropout=dropout)
         return self.decoder_norm(x)
 
     def _apply(self, layer, *inputs, dropout, **options):
@@ -479,19 +457,17 @@ class Transformer(keras.Model):
     ) -> Tensor:
         """Return the input of the encoder's first layer: [B, S, D]."""
         x = self.target_space_embedding(self.source_embedding(inputs))
-        return self.encoder_positions(
-            x, positions=segments and segments.positions
-        )
+        positions = segments and segments.positions
+        return self.encoder_positions(x, positions=positions)
 
     def embed_target(
         self, targets: Tensor, segments: Segments | None = None
     ) -> Tensor:
         """Return the input of the decoder's first layer: [B, T, D]."""
         sentences = None if self.hparams.shift_across_segments else segments
-        x = self.target_embedding(shift_right(targets, sentences))
-        return self.decoder_positions(
-            x, positions=segments and segments.positions
-        )
+        x = self.target_embedding(masks.shift_right(targets, sentences))
+        positions = segments and segments.positions
+        return self.decoder_positions(x, positions=positions)
 
     def encoder_mask(
         self, mask: Tensor, segments: Segments | None = None
@@ -507,7 +483,7 @@ class Transformer(keras.Model):
     ) -> SelfMask:
         """Return the self-attention mask of targets, int [B, T]."""
         if self.hparams.attention_window is None:
-            return {"bias": causal_bias(ops.shape(targets)[1], segments)}
+            return {"bias": masks.causal_bias(ops.shape(targets)[1], segments)}
         ids = segments.segment_ids if segments else ops.ones_like(targets)
         return {"segments": ids}
 
@@ -571,12 +547,12 @@ def _remat(layer, *inputs, dropout, **options):
     before = copy.copy(dropout)
 
     def call(*tensors):
-        masks = copy.copy(before)
+        repeated = copy.copy(before)
         values = tensors[len(inputs) :]
         mapping = list(zip(layer.variables, values, strict=True))
         with keras.StatelessScope(state_mapping=mapping):
-            output = layer(*tensors[: len(inputs)], dropout=masks, **options)
-        dropout.num_masks = max(dropout.num_masks, masks.num_masks)
+            output = layer(*tensors[: len(inputs)], dropout=repeated, **options)
+        dropout.num_masks = max(dropout.num_masks, repeated.num_masks)
         return output
 
     # Reshape gives values: a variable that is read twice has two gradients.

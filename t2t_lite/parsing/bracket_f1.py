@@ -244,10 +244,8 @@ def _read(trees, parameters, kept=None):
             last = opened.pop()
             brackets[last] = brackets[last]._replace(end=len(leaves))
     deleted = set().union(*map(parameters.equal_to, parameters.deleted_labels))
-    counted = [
-        x for x in brackets if x.start < x.end and x.label not in deleted
-    ]
-    return _Sentence(leaves, counted, length, quotes)
+    kept = [x for x in brackets if x.start < x.end and x.label not in deleted]
+    return _Sentence(leaves, kept, length, quotes)
 
 
 def _one_sided_quotes(gold, test, parameters):

@@ -43,13 +43,11 @@ def _paths(value: Any) -> str:
     return ":".join(file_path(name) for name in str(value).split(":") if name)
 
 
-_Numbers = Annotated[
-    str,
-    Validator(
-        "numbers of files such as 200-2199 or 1-9+12",
-        lambda value: _parse_numbers(str(value)) and str(value),
-    ),
-]
+_numbers = Validator(
+    "numbers of files such as 200-2199 or 1-9+12",
+    lambda value: _parse_numbers(str(value)) and str(value),
+)
+_Numbers = Annotated[str, _numbers]
 _NUMBERS_HELP = (
     "file numbers, such as 200-2199 or 1-9+12; required for all three splits "
     "or none (default: depends on the files in raw_dir)"

@@ -11,11 +11,8 @@ import tensorflow as tf
 
 from t2t_lite.decoding.search import logits_processors
 from t2t_lite.ops import gather_rows
-from t2t_lite.parsing.linearize import (
-    MARKS_OR_WORDS,
-    PUNCTUATION,
-    PUNCTUATION_TAGS,
-)
+from t2t_lite.parsing import linearize
+from t2t_lite.parsing.linearize import PUNCTUATION, PUNCTUATION_TAGS
 from t2t_lite.tokenizers.base import EOS_ID, lookup_table
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 
@@ -49,7 +46,7 @@ class TreeConstraint(tf.Module):
         tags = {mark: number for number, mark in enumerate(PUNCTUATION, 1)}
         classes = {
             **{mark: tags[tag] for mark, tag in PUNCTUATION_TAGS.items()},
-            **dict.fromkeys(MARKS_OR_WORDS, _WORD_OR_MARK),
+            **dict.fromkeys(linearize.MARKS_OR_WORDS, _WORD_OR_MARK),
         }
         self._classes = lookup_table(classes, _WORD)
         special = len(SPECIAL_TOKENS)

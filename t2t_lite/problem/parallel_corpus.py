@@ -24,18 +24,13 @@ class ParallelCorpus(Text2TextProblem):
       tfds_splits: the names of the splits in the dataset, by split.
     """
 
-    stems: Mapping[str, tuple[str, ...]] = {
-        "train": ("train",),
-        "dev": ("dev",),
-        "test": ("test",),
-    }
+    stems: Mapping[str, tuple[str, ...]] = {split: (split,) for split in SPLITS}
     tfds_splits: Mapping[str, str] = SPLITS
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         if raw.raw_dir is not None:
-            files = find_parallel_files(
-                raw.raw_dir, self.stems[split], self._sides
-            )
+            stems = self.stems[split]
+            files = find_parallel_files(raw.raw_dir, stems, self._sides)
             for path in itertools.chain(*files):
                 raw.record_source(path)
             return itertools.chain(*itertools.starmap(read_parallel, files))

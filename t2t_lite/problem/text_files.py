@@ -9,78 +9,33 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Self
 
-from t2t_lite.corpus import filters, mixture
+from t2t_lite import validators
+from t2t_lite.corpus import filters, lines, mixture, parallel, splits
 from t2t_lite.corpus.datasets import SPLITS, Dataset
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.corpus.lines import (
-    CORPUS,
-    ENCODING,
-    UTF_8,
-    Encoding,
-    normalize_encoding,
-    require_files,
-)
 from t2t_lite.corpus.mixture import Corpus
-from t2t_lite.corpus.parallel import (
-    format_of,
-    languages_of,
-    match_dataset,
-    read_json_lines,
-    read_parallel,
-    read_parquet,
-    read_rows,
-    read_tmx,
-    read_tsv,
-    read_zip,
-)
-from t2t_lite.corpus.splits import (
-    DEFAULT_MAX_PAIRS,
-    HELD_OUT_DIVISOR,
-    choose_held_out,
-)
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
-from t2t_lite.problem.base import (
-    ProblemOptions,
-    Text2TextProblem,
-    read_some,
-)
+from t2t_lite.problem.base import ProblemOptions, Text2TextProblem, read_some
 from t2t_lite.tokenizers.tags import add_tag
-from t2t_lite.validators import (
-    Validator,
-    changed,
-    condition,
-    file_path,
-    integer,
-    real,
-    setting,
-)
+from t2t_lite.validators import Validator, changed, integer, real, setting
 
 # Prefixes of the file options of each split.
 _PREFIXES = {"train": "", "dev": "dev_", "test": "test_"}
 _CACHED = ("_corpora", "_held_out", "_counts")
 _RECORDS = {".jsonl", ".parquet", "hf:", "tfds:"}  # with keys
 
-_name = condition(
+_name = validators.condition(
     "letters, digits, _ and -, without _rev at the end",
-    lambda name: (
-        re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name)
-        and not name.endswith("_rev")
-    ),
+    re.compile(r"(?!.*_rev$)[A-Za-z0-9][A-Za-z0-9_-]*").fullmatch,
 )
-_File = Annotated[str, file_path] | None
-_Corpora = (
-    Annotated[str, Validator("corpora", mixture.normalize_corpora, "FILE,...")]
-    | None
+_corpora = Validator("corpora", mixture.normalize_corpora, "FILE,...")
+_encoding = Validator(lines.ENCODING, lines.normalize_encoding)
+_filters = Validator(
+    "filters", lambda x: filters.normalize_filters(x) or None, "FILTER,..."
 )
-_Filters = Annotated[
-    Mapping[str, Any],
-    Validator(
-        "filters",
-        lambda value: filters.normalize_filters(value) or None,
-        "FILTER,...",
-    ),
-]
+_File = Annotated[str, validators.file_path] | None
+_Corpora = Annotated[str, _corpora] | None
 _Fraction = Annotated[float, real(at_least=0, at_most=1)]
 
 
@@ -131,19 +86,19 @@ class TextOptions(ProblemOptions):
         "KEY",
     )
     target_key: str = setting("target", "like `source_key`", "KEY")
-    encoding: Annotated[str, Validator(ENCODING, normalize_encoding)] = setting(
-        UTF_8, "encoding of the text files, such as windows-1252", "NAME"
+    encoding: Annotated[str, _encoding] = setting(
+        lines.UTF_8, "encoding of the text files, such as windows-1252", "NAME"
     )
     max_invalid_ratio: _Fraction = setting(
-        CORPUS.max_invalid_ratio,
+        lines.CORPUS.max_invalid_ratio,
         "largest fraction of a file's lines with invalid bytes or NUL, 0-1",
         "SHARE",
     )
     holdout: Annotated[int, integer(1)] | None = setting(
         None,
         "number of distinct pairs to hold out of train for each split without "
-        f"files (default: one in {HELD_OUT_DIVISOR}, at most "
-        f"{DEFAULT_MAX_PAIRS})",
+        f"files (default: one in {splits.HELD_OUT_DIVISOR}, at most "
+        f"{splits.DEFAULT_MAX_PAIRS})",
     )
     name: Annotated[str, _name] = setting("text", "name of the data", "NAME")
     vocab_size: Annotated[int, integer(1)] = setting(
@@ -163,7 +118,7 @@ class TextOptions(ProblemOptions):
         "an existing vocabulary: a SentencePiece model, a WordPiece vocab.txt, "
         "a tensor2tensor subword file, or the file of an imported run",
     )
-    filters: _Filters | None = setting(
+    filters: Annotated[Mapping[str, Any], _filters] | None = setting(
         None,
         "filters that drop pairs of train: length=WORDS, length_ratio=R, "
         "characters=N, duplicates, identical, broken_encoding, "
@@ -177,7 +132,7 @@ class TextOptions(ProblemOptions):
         train = self.corpora["train"]
         # "lines" for two files, "" for a split without files.
         formats = {
-            format_of(*each.files) if len(each.files) == 1 else "lines"
+            parallel.format_of(*each.files) if len(each.files) == 1 else "lines"
             for each in itertools.chain(*self.corpora.values())
         } | {"" for corpora in self.corpora.values() if not corpora}
         languages = self.source_language and self.target_language
@@ -199,7 +154,7 @@ class TextOptions(ProblemOptions):
             "file or a dataset.": (keys and not formats & _RECORDS),
             "`encoding` is not supported for .tmx and .parquet files and "
             "datasets, which declare theirs.": (
-                self.encoding != UTF_8
+                self.encoding != lines.UTF_8
                 and formats <= _RECORDS - {".jsonl"} | {".tmx", ""}
             ),
             "`holdout` requires a split without files.": (
@@ -270,8 +225,8 @@ class TextFiles(Text2TextProblem):
         files = [c.files[0] for c in itertools.chain(*corpora.values())]
         other.tfds_name = ", ".join(x for x in files if x.startswith("tfds:"))
         given = settings.source_language or "", settings.target_language or ""
-        datasets = filter(match_dataset, files[: len(corpora["train"])])
-        found = {languages_of(name, given) for name in datasets}
+        train = filter(parallel.match_dataset, files[: len(corpora["train"])])
+        found = {parallel.languages_of(name, given) for name in train}
         languages = found.pop() if len(found) == 1 else given
         other.source_language, other.target_language = languages
         return other
@@ -316,13 +271,12 @@ class TextFiles(Text2TextProblem):
         return itertools.chain.from_iterable(pairs)
 
     def corpus_counts(self) -> list[dict[str, Any]]:
+        corpora = self.settings.corpora["train"]
         return [
             dataclasses.asdict(corpus)
             | {"files": list(corpus.files)}
             | dict(zip(("pairs", "copies"), counts, strict=True))
-            for corpus, counts in zip(
-                self.settings.corpora["train"], self._counts, strict=True
-            )
+            for corpus, counts in zip(corpora, self._counts, strict=True)
             if counts
         ]
 
@@ -349,9 +303,9 @@ class TextFiles(Text2TextProblem):
             )
         corpora = itertools.chain(*self.settings.corpora.values())
         names = itertools.chain.from_iterable(c.files for c in corpora)
-        paths = list(itertools.filterfalse(match_dataset, names))
+        paths = list(itertools.filterfalse(parallel.match_dataset, names))
         paths += filter(None, [self.settings.vocabulary])
-        require_files(paths)
+        lines.require_files(paths)
         for path in paths:
             raw.record_source(path)
 
@@ -367,10 +321,8 @@ class TextFiles(Text2TextProblem):
         if settings.shared_vocabulary:
             return super().vocabulary_files()
         stem = f"{self.base_name}.vocab.{self.vocab_size}"
-        return {
-            "inputs": f"{stem}.source.model",
-            "targets": f"{stem}.target.model",
-        }
+        sides = {"inputs": "source", "targets": "target"}
+        return {key: f"{stem}.{side}.model" for key, side in sides.items()}
 
     def expected_vocab_sizes(self) -> tuple[int, int]:
         if self.settings.vocabulary:
@@ -418,10 +370,8 @@ class TextFiles(Text2TextProblem):
 
     def _is_usable(self):
         """Return a predicate: does a training pair pass all filters?"""
-        drop_reason = filters.make_filter(self.filters, self.source_tags)
-        return lambda *pair: (
-            all(map(str.strip, pair)) and not drop_reason(*pair)
-        )
+        reject = filters.make_filter(self.filters, self.source_tags)
+        return lambda *pair: all(map(str.strip, pair)) and not reject(*pair)
 
     @functools.cached_property
     def _corpora(self):
@@ -432,7 +382,7 @@ class TextFiles(Text2TextProblem):
                 corpora[split] = tuple(
                     corpus
                     for corpus in corpora["train"]
-                    if match_dataset(name := corpus.files[0])
+                    if parallel.match_dataset(name := corpus.files[0])
                     and SPLITS[split] in Dataset(name, self._raw).splits
                 )
         return corpora
@@ -450,39 +400,39 @@ class TextFiles(Text2TextProblem):
 
     def _pairs(self, files, split):
         settings = self.settings
-        encoding = Encoding(settings.encoding, settings.max_invalid_ratio)
+        encoding = lines.Encoding(settings.encoding, settings.max_invalid_ratio)
         file = files[0]
         if len(files) == 2:
-            return read_parallel(file, files[1], encoding)
+            return parallel.read_parallel(file, files[1], encoding)
         keys = settings.source_key, settings.target_key
         given = self.source_language, self.target_language
-        languages = languages_of(file, given)
-        match format_of(file):
+        languages = parallel.languages_of(file, given)
+        match parallel.format_of(file):
             case "hf:" | "tfds:":
                 rows = Dataset(file, self._raw).rows(SPLITS[split])
-                return read_rows(rows, file, keys, languages)
+                return parallel.read_rows(rows, file, keys, languages)
             case ".tmx":
-                return read_tmx(file, *languages, encoding)
+                return parallel.read_tmx(file, *languages, encoding)
             case ".tsv":
-                return read_tsv(file, encoding)
+                return parallel.read_tsv(file, encoding)
             case ".zip":
-                return read_zip(file, languages, encoding)
+                return parallel.read_zip(file, languages, encoding)
             case ".parquet":
-                return read_parquet(file, *keys, languages)
-        return read_json_lines(file, *keys, encoding, languages)
+                return parallel.read_parquet(file, *keys, languages)
+        return parallel.read_json_lines(file, *keys, encoding, languages)
 
     @functools.cached_property
     def _held_out(self):
         """The (source, target, tag) held out of train, by split."""
-        splits = [split for split in self.splits if not self._corpora[split]]
-        if not splits:
+        missing = [split for split in self.splits if not self._corpora[split]]
+        if not missing:
             return {}
         pairs = (
             (*pair, corpus.tag)
             for corpus in self._corpora["train"]
             for pair in self._read(corpus, "train")
         )
-        return choose_held_out(pairs, splits, self.settings.holdout)
+        return splits.choose_held_out(pairs, missing, self.settings.holdout)
 
     @functools.cached_property
     def _counts(self):

@@ -99,18 +99,16 @@ def _rest(url: str) -> Predict:
     return predict
 
 
-def _grpc(
-    address: str, secure: bool, name: str, version: int | None
-) -> Predict:
+def _grpc(address: str, tls: bool, name: str, version: int | None) -> Predict:
     import grpc
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2 as protos
     from tensorflow_serving.apis import prediction_service_pb2_grpc as services
 
     options = [("grpc.max_receive_message_length", -1)]
-    credentials = grpc.ssl_channel_credentials()
     channel = grpc.insecure_channel(address, options)
-    if secure:
+    if tls:
+        credentials = grpc.ssl_channel_credentials()
         channel = grpc.secure_channel(address, credentials, options)
     stub = services.PredictionServiceStub(channel)
 
@@ -151,10 +149,8 @@ class Client:
         self._is_waiting = False
         self._retry = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda error: (
-                    not self._is_lost
-                    and isinstance(error, Failure)
-                    and error.is_busy
+                lambda x: (
+                    isinstance(x, Failure) and x.is_busy and not self._is_lost
                 )
             ),
             wait=tenacity.wait_random_exponential(multiplier=0.2, max=10),

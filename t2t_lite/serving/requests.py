@@ -69,12 +69,8 @@ def requests_for(
     """Build one request per signature, with all pairs as its batch."""
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
     both = {"inputs": sources, "targets": targets}
-    only = {"inputs": sources}
-    names_of_both = ("score", "attention")
-    return [
-        Request(name, both if name in names_of_both else only)
-        for name in signatures
-    ]
+    inputs, only = {"score": both, "attention": both}, {"inputs": sources}
+    return [Request(name, inputs.get(name, only)) for name in signatures]
 
 
 def write_warmup(path: str | os.PathLike, requests: Iterable[Request]) -> None:

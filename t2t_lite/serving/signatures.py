@@ -136,17 +136,13 @@ def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
     def answer(texts: tf.Tensor) -> Answers:
         outputs = graph.python_function(texts)
         by_text = {name: outputs[name] for name in _TEXT_OUTPUTS}
-        answers = {
-            "outputs": outputs["outputs"],
-            "scores": outputs["scores"],
-            "lengths": tf.math.count_nonzero(
-                outputs["tokens"], axis=-1, dtype=tf.int32
-            ),
-        }
+        tokens = outputs["tokens"]
+        answers = {name: outputs[name] for name in ("outputs", "scores")}
+        answers["lengths"] = tf.math.count_nonzero(tokens, -1, dtype=tf.int32)
         if constraint is not None:
             answers["targets"] = outputs["outputs"]
             prepared = constraint.prepare(texts)
-            answers["outputs"] = constraint.write(prepared, outputs["tokens"])
+            answers["outputs"] = constraint.write(prepared, tokens)
         if nbest:
             answers = _distinct(answers)
         else:

@@ -25,13 +25,9 @@ from t2t_lite.serving.requests import Request
 _FORBIDDEN_OPS = re.compile(r"Xla|PyFunc|EagerPyFunc|_Mkl|Tpu|TPU|Nccl")
 # Ops of TF Text, which the server links.
 _TEXT_OPS = {
-    "CaseFoldUTF8",
-    "NormalizeUTF8",
-    "RegexSplitWithOffsets",
-    "SentencepieceOp",
-    "SentencepieceTokenizeOp",
-    "SentencepieceDetokenizeOp",
-    "FastBertNormalize",
+    *("CaseFoldUTF8", "NormalizeUTF8", "RegexSplitWithOffsets"),
+    *("SentencepieceOp", "SentencepieceTokenizeOp"),
+    *("SentencepieceDetokenizeOp", "FastBertNormalize"),
     "FastWordpieceTokenizeWithOffsets",
 }
 # A larger float constant is a weight, which should be a variable.
@@ -142,17 +138,15 @@ import sys
 _run_requests(sys.argv[1])"""
 
 
-def is_equal(
-    actual: np.ndarray, expected: np.ndarray, tolerance: float
-) -> bool:
+def is_equal(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
     """Return whether an output equals the expected one and is finite.
 
     `tolerance` is the relative and absolute tolerance of floats.
     """
-    if actual.dtype.kind != "f" or actual.shape != expected.shape:
-        return np.array_equal(actual, expected)
-    is_close = np.allclose(actual, expected, tolerance, tolerance)
-    return is_close and bool(np.isfinite(actual).all())
+    if found.dtype.kind != "f" or found.shape != expected.shape:
+        return np.array_equal(found, expected)
+    is_close = np.allclose(found, expected, tolerance, tolerance)
+    return is_close and bool(np.isfinite(found).all())
 
 
 def _failed(reason: str) -> T2TLiteError:

@@ -179,8 +179,7 @@ def read_vocabulary(path: PathLike) -> bytes:
     except OSError as error:
         raise T2TLiteError(
             f"Cannot read the vocabulary {path}: "
-            f"{format_error(error, place=False)}. "
-            "t2t-lite-datagen creates it."
+            f"{format_error(error, place=False)}. t2t-lite-datagen creates it."
         ) from error
 
 

@@ -8,8 +8,6 @@ import tensorflow as tf
 from t2t_lite.files import PathLike
 from t2t_lite.tokenizers import base
 
-_MAX_BYTES = 256  # of a piece
-
 
 class WordPieceVocabulary(base.Tokenizer):
     """A `vocab.txt`; line n, counted from 0, has the id n + 2.
@@ -35,13 +33,9 @@ class WordPieceVocabulary(base.Tokenizer):
         decomposed = unicodedata.normalize("NFD", letters)
         bare = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
         lower = letters == letters.lower()
-        # NUL ends a text in TensorFlow Text, which limits the length of pieces.
-        matched = base.dedupe_pieces(
-            [
-                "" if "\0" in p or len(p.encode()) > _MAX_BYTES else p
-                for p in pieces
-            ]
-        )
+        # NUL ends a text in TensorFlow Text, and a piece has at most 256 bytes.
+        texts = ("" if len(p.encode()) > 256 else p for p in pieces)
+        matched = base.dedupe_pieces(["" if "\0" in p else p for p in texts])
         self.unknown_id = 2 + matched.index("[UNK]")
         self._tokenizer = WordPieceTokenizer(
             matched, lowercase=lower, strip_accents=lower and letters == bare

@@ -107,8 +107,7 @@ class Checkpoint(NamedTuple):
 def checkpoint_at(path: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder; None if the name does not match."""
     folder = path.parent if path.name == EMA else path
-    match = _NAME.fullmatch(folder.name)
-    if not match:
+    if not (match := _NAME.fullmatch(folder.name)):
         return None
     count, step = match.groups()
     return Checkpoint(path, int(step), int(count) if count else None)
@@ -124,11 +123,9 @@ def list_checkpoints(
     directory = Path(directory)
     if not directory.is_dir():
         return []
-    found = [checkpoint_at(path) for path in directory.iterdir()]
-    return sorted(
-        (each for each in found if each and bool(each.averaged) == averages),
-        key=lambda each: (each.step, each.averaged or 0),
-    )
+    found = filter(None, map(checkpoint_at, directory.iterdir()))
+    kept = [each for each in found if bool(each.averaged) == averages]
+    return sorted(kept, key=lambda each: (each.step, each.averaged or 0))
 
 
 def model_tensors(model: Any) -> dict[str, tf.Variable]:
@@ -241,9 +238,7 @@ class Reader:
                 self._reader.get_tensor(name)
 
 
-def restore(
-    path: _Path, variables: Mapping[str, tf.Variable]
-) -> dict[str, Any]:
+def restore(path: _Path, tensors: Mapping[str, tf.Variable]) -> dict[str, Any]:
     """Set variables to their values in a checkpoint, and return its state.
 
     Raises:
@@ -252,7 +247,7 @@ def restore(
     path = Path(path)
     reader = Reader(path)
     state = reader.state
-    for name, variable in variables.items():
+    for name, variable in tensors.items():
         expected, shape = list(variable.shape), reader.shapes.get(name)
         if expected != shape:
             raise T2TLiteError(
@@ -261,7 +256,7 @@ def restore(
                 f"{shape}."
             )
     with _damage_errors(path):
-        checkpoint = tf.train.Checkpoint(**_tree(variables))
+        checkpoint = tf.train.Checkpoint(**_tree(tensors))
         status = checkpoint.read(str(path / _TENSORS))
         status.assert_existing_objects_matched().expect_partial()
     return state
@@ -445,9 +440,6 @@ def rank(
     Marks of another metric, or of the same step, are dropped. Of two equal
     marks the older is better.
     """
-    kept = [
-        mark
-        for mark in marks
-        if mark["metric"] == new["metric"] and mark["step"] != new["step"]
-    ]
+    kept = [mark for mark in marks if mark["metric"] == new["metric"]]
+    kept = [mark for mark in kept if mark["step"] != new["step"]]
     return sorted([*kept, new], key=lambda mark: -mark["value"])

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import INVALID_JSON, T2TLiteError, UsageError, format_error
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.training.schedules import decays_to_zero
@@ -111,8 +111,7 @@ _NAMES = {
 
 def find_config(output_dir: Path) -> dict[str, Any] | None:
     """Return the config of the run in a folder, or None without a run."""
-    has_run = (output_dir / CONFIG).is_file()
-    return read_config(output_dir) if has_run else None
+    return read_config(output_dir) if (output_dir / CONFIG).is_file() else None
 
 
 def read_config(output_dir: Path) -> dict[str, Any]:
@@ -143,10 +142,7 @@ def read_config(output_dir: Path) -> dict[str, Any]:
             f"There is no run in {output_dir}, because it has no {CONFIG}. "
             "t2t-lite-trainer creates a run."
         ) from error
-    except (
-        *(OSError, ValueError, TypeError, KeyError, AttributeError),
-        *(RecursionError, UsageError),
-    ) as error:
+    except (OSError, UsageError, *INVALID_JSON) as error:
         raise T2TLiteError(
             f"{path} is damaged ({format_error(error, place=False)}): restore "
             "a backup, or train a new run."

@@ -48,11 +48,9 @@ class DevEvaluation:
 
     def evaluate_shard(self) -> dict[str, Any]:
         """Evaluate every n-th batch and sentence, as one of n workers."""
-        batches = itertools.islice(
-            self.run.data.batches("dev"), self.index, None, self.workers
-        )
+        batches = self.run.data.batches("dev")
         total = tokens = 0.0
-        for batch in batches:
+        for batch in itertools.islice(batches, self.index, None, self.workers):
             sides = {side: batch[side] for side in ("inputs", "targets")}
             loss, count = self._loss_sum(sides)
             total += float(loss)

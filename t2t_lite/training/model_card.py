@@ -251,9 +251,7 @@ def _front_matter(run, scores, languages):
 
 
 def _conditions(score: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{key} {score[key]}" for key in _CONDITIONS if key in score
-    )
+    return ", ".join(f"{k} {score[k]}" for k in _CONDITIONS if k in score)
 
 
 def _code(text: str) -> str:

@@ -118,11 +118,14 @@ class Adam(Optimizer):
 
     def _apply(self, gradients, count, learning_rate, finite):
         hparams = self._hparams
-        beta1_power = tf.pow(hparams.adam_beta1, count)
-        beta2_power = tf.pow(hparams.adam_beta2, count)
-        beta1 = tf.where(finite, hparams.adam_beta1, 1.0)
-        beta2 = tf.where(finite, hparams.adam_beta2, 1.0)
-        epsilon = tf.constant(hparams.adam_epsilon)
+        scalars = {
+            "beta1_power": tf.pow(hparams.adam_beta1, count),
+            "beta2_power": tf.pow(hparams.adam_beta2, count),
+            "lr": learning_rate,
+            "beta1": tf.where(finite, hparams.adam_beta1, 1.0),
+            "beta2": tf.where(finite, hparams.adam_beta2, 1.0),
+            "epsilon": tf.constant(hparams.adam_epsilon),
+        }
         updates = zip(self._variables, self.state, gradients, strict=True)
         for variable, state, gradient in updates:
             if hparams.weight_decay and len(variable.shape) > 1:
@@ -132,13 +135,8 @@ class Adam(Optimizer):
                 var=variable.handle,
                 m=state["mean"].handle,
                 v=state["square"].handle,
-                beta1_power=beta1_power,
-                beta2_power=beta2_power,
-                lr=learning_rate,
-                beta1=beta1,
-                beta2=beta2,
-                epsilon=epsilon,
                 grad=gradient,
+                **scalars,
             )
 
 

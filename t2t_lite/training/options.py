@@ -11,17 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from t2t_lite import validators
 from t2t_lite.errors import UsageError
-from t2t_lite.validators import (
-    Validator,
-    folder,
-    integer,
-    parse_key_values,
-    real,
-    setting,
-    texts,
-    validate,
-)
+from t2t_lite.validators import Validator, folder, integer, real, setting
 
 # Default folders of data and runs.
 DATA_DIR = "~/t2t-lite/data"
@@ -36,17 +28,15 @@ def default_output_dir(problem_name: str, hparams_set: str) -> Path:
 def _parse_options(value):
     if isinstance(value, Mapping):
         return dict(value)
-    return parse_key_values(value, "problem_options")
+    return validators.parse_key_values(value, "problem_options")
 
 
 _Count = Annotated[int, integer(1)]
 _Minutes = Annotated[float, real(at_least=0)]
 _Folder = Annotated[Path, folder]
 _KeyValues = Annotated[str, Validator("key=value,...", str, "KEY=VALUE,...")]
-_Options = Annotated[
-    Mapping[str, Any],
-    Validator("key=value,...", _parse_options, "KEY=VALUE,..."),
-]
+_options = Validator("key=value,...", _parse_options, "KEY=VALUE,...")
+_Options = Annotated[Mapping[str, Any], _options]
 _CodePath = Annotated[str, Validator("a folder or package", os.fspath, "DIR")]
 
 _data = functools.partial(setting, group="Data")
@@ -89,7 +79,7 @@ class TrainingOptions:
         "requires the same model sizes and vocabulary",
         "RUN",
     )
-    freeze: Annotated[tuple[str, ...], texts] = _training(
+    freeze: Annotated[tuple[str, ...], validators.texts] = _training(
         (),
         "weights to freeze: encoder, decoder, embeddings, or patterns such as "
         "encoder_layer_0/*",
@@ -178,7 +168,7 @@ class TrainingOptions:
     verbose: bool = setting(False, "show TensorFlow's messages")
 
     def __post_init__(self) -> None:
-        validate(self)
+        validators.validate(self)
         if (self.workers is None) != (self.worker is None):
             raise UsageError("workers and worker require each other.")
         if self.workers and self.dry_run:

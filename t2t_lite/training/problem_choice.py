@@ -16,13 +16,8 @@ from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.problem.text_files import TextFiles
-from t2t_lite.training.config import (
-    CONFIG,
-    find_config,
-    problem_options,
-    read_config,
-    require_fitting_vocabularies,
-)
+from t2t_lite.training import config as run_config
+from t2t_lite.training.config import CONFIG, problem_options
 from t2t_lite.training.options import (
     DATA_DIR,
     TrainingOptions,
@@ -52,7 +47,7 @@ def choose_job(
     """Check the arguments of `t2t_lite.train`; the run completes them."""
     plugins.load_plugins(options.usr_dir)
     run_dir = check("output_dir", output_dir, folder) if output_dir else None
-    config = find_config(run_dir) if run_dir else None
+    config = run_config.find_config(run_dir) if run_dir else None
     # Without hparams, those of the run in init_from.
     has_hparams = hparams is not None or options.init_from
     if config is None and (problem is None or not has_hparams):
@@ -70,14 +65,14 @@ def choose_job(
         source = options.init_from or Path()
         if not (source / CONFIG).exists():  # RUN/checkpoints/N
             source = source.parent.parent
-        known = config or read_config(source)
+        known = config or run_config.read_config(source)
         values = HParams.from_dict(known["hparams"])
         set_name = known.get("hparams_set")
     values = values.override(options.hparams_override)
     if not run_dir and set_name and problem:
         name = problem if isinstance(problem, str) else problem.name
         run_dir = default_output_dir(name, set_name)
-        config = find_config(run_dir)
+        config = run_config.find_config(run_dir)
     given = options.problem_options or {}
     task, data_dir = choose_problem(
         problem, given, options.data_dir, run_dir, config
@@ -90,7 +85,7 @@ def choose_job(
     if not output_dir and task.name != run_dir.parent.name:
         # The name of text files comes from their options or data.
         run_dir = default_output_dir(task.name, str(set_name))
-        config = find_config(run_dir)
+        config = run_config.find_config(run_dir)
     task.check_metric()
     metrics = ("auto", "loss", task.metric, *task.other_metrics)
     if options.best_metric not in metrics:
@@ -98,7 +93,7 @@ def choose_job(
             f"best_metric must be one of {', '.join(metrics)} for {task.name}; "
             f"got {options.best_metric!r}."
         )
-    require_fitting_vocabularies(task, values)
+    run_config.require_fitting_vocabularies(task, values)
     return Job(task, values, set_name, run_dir, data_dir, options, config)
 
 

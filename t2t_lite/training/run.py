@@ -9,6 +9,7 @@ OUTPUT_DIR/config.json        problem, all hparams, seed, versions, data
 """
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import os
@@ -28,15 +29,8 @@ from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.problem import Problem
 from t2t_lite.training import checkpoints
-from t2t_lite.training.config import (
-    CONFIG,
-    make_config,
-    read_config,
-    read_metrics,
-    require_fitting_vocabularies,
-    require_same,
-    vocabulary_hashes,
-)
+from t2t_lite.training import config as run_config
+from t2t_lite.training.config import CONFIG
 from t2t_lite.training.problem_choice import problem_of_run
 
 
@@ -175,6 +169,7 @@ class RunProgress(NamedTuple):
         return f"{metric} {value:.4g} at step {self.best['step']}"
 
 
+@dataclasses.dataclass(eq=False)
 class Run:
     """The folder of a training run, with its model and its data.
 
@@ -187,19 +182,14 @@ class Run:
       seed: of all random numbers.
     """
 
-    def __init__(
-        self,
-        output_dir: Path,
-        config: Mapping[str, Any],
-        problem: Problem,
-        encoders: Mapping[str, Any],
-    ):
-        self.output_dir = output_dir
-        self.config = config
-        self.problem = problem
-        self.encoders = encoders
-        self.hparams = HParams.from_dict(config["hparams"])
-        self.seed: int = config["seed"]
+    output_dir: Path
+    config: Mapping[str, Any]
+    problem: Problem
+    encoders: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self.hparams = HParams.from_dict(self.config["hparams"])
+        self.seed: int = self.config["seed"]
 
     @classmethod
     def create(
@@ -225,7 +215,7 @@ class Run:
         Raises:
           T2TLiteError: the folder has another run, or cannot be written.
         """
-        require_fitting_vocabularies(problem, hparams)
+        run_config.require_fitting_vocabularies(problem, hparams)
         output_dir = Path(output_dir).absolute()
         data_dir = Path(data_dir).absolute()
         encoders = problem.load_encoders(data_dir)
@@ -234,12 +224,12 @@ class Run:
             "fingerprint": manifest.digest,
             "seed": manifest.seed,
         }
-        config = make_config(
+        config = run_config.make_config(
             problem, hparams, seed, data, encoders, usr_dir, hparams_set
         ) | dict(facts or {})
         if (output_dir / CONFIG).exists():
-            existing = read_config(output_dir)
-            require_same(output_dir, existing, config)
+            existing = run_config.read_config(output_dir)
+            run_config.require_same(output_dir, existing, config)
             config = {**existing, **config}  # keeps recorded values
         elif any((output_dir / checkpoints.FOLDER).glob("*")):
             raise T2TLiteError(
@@ -278,13 +268,14 @@ class Run:
           T2TLiteError: the run is missing or damaged, or requires `usr_dir`.
         """
         output_dir = Path(output_dir).absolute()
-        config = read_config(output_dir)
+        config = run_config.read_config(output_dir)
         problem = problem_of_run(
             output_dir, config, usr_dir, to_decode=to_decode
         )
         with contextlib.suppress(T2TLiteError):  # the error below is better
             encoders = problem.load_encoders(output_dir)
-            if vocabulary_hashes(problem, encoders) == config["vocabulary"]:
+            found = run_config.vocabulary_hashes(problem, encoders)
+            if found == config["vocabulary"]:
                 return cls(output_dir, config, problem, encoders)
         raise T2TLiteError(
             f"The vocabulary in {output_dir} is missing or has changed: copy "
@@ -326,7 +317,7 @@ class Run:
         A record without a value has None. `pandas.DataFrame` accepts the
         result.
         """
-        records = read_metrics(self.output_dir)
+        records = run_config.read_metrics(self.output_dir)
         names = dict.fromkeys(name for record in records for name in record)
         return {name: [each.get(name) for each in records] for name in names}
 
@@ -343,9 +334,7 @@ class Run:
         return Transformer.from_hparams(self.hparams, *sizes).build_weights()
 
     def _encoder_sizes(self):
-        return [
-            self.encoders[each].vocab_size for each in ("inputs", "targets")
-        ]
+        return [self.encoders[x].vocab_size for x in ("inputs", "targets")]
 
     def load_model(
         self, which: str | int = "default"
@@ -399,8 +388,8 @@ class Run:
         """Return a `Translator` with the run's vocabulary.
 
         `jit` compiles searches with XLA; None only for single texts, in the
-        background. The options are `SearchSettings` with
-        defaults from the run's hparams.
+        background. The options are `SearchSettings` with defaults from the
+        run's hparams.
         """
         hparams = self.hparams
         return Translator(

@@ -41,11 +41,9 @@ def last_step(hparams: HParams, train_steps: int | None) -> int:
     if decays_to_zero(hparams) and steps > hparams.train_steps:
         without = "cooldown=0" if hparams.cooldown else "schedule=inverse_sqrt"
         raise UsageError(
-            "`train_steps` must be at most "
-            f"{hparams.train_steps}, where the learning rate decays to 0 "
-            f"(got {steps}). Train a new "
-            f"run with `hparams_override=train_steps={steps}`, or with "
-            f"{without}."
+            f"`train_steps` must be at most {hparams.train_steps}, where the "
+            f"learning rate decays to 0 (got {steps}). Train a new run with "
+            f"`hparams_override=train_steps={steps}`, or with {without}."
         )
     return steps
 

@@ -83,16 +83,13 @@ def train(job: Job, callbacks: logging.Callbacks = ()) -> Run:
 def _shared_settings(job: Job) -> dict[str, Any]:
     """Return the settings that must be equal on all workers."""
     options = dataclasses.asdict(job.options)
+    shared = [name for name in options if name not in _LOCAL_OPTIONS]
     return {
         **versions(),
         "problem": job.problem.name,
         "problem definition": job.problem.fingerprint(),
         **job.hparams.to_dict(),
-        **{
-            f"--{name}": str(value)
-            for name, value in options.items()
-            if name not in _LOCAL_OPTIONS
-        },
+        **{f"--{name}": str(options[name]) for name in shared},
     }
 
 
@@ -536,14 +533,10 @@ class Trainer:
             "seed": self.run.seed,
             **dataclasses.asdict(self.meter.totals),
         }
-        averages = self._averages()
-        ema = {**checkpoints.model_tensors(self.model), **averages}
-        checkpoints.save(
-            self.run.checkpoints_dir,
-            self.tensors(),
-            state,
-            ema=ema if averages else None,
-        )
+        directory, ema = self.run.checkpoints_dir, self._averages()
+        if ema:
+            ema = {**checkpoints.model_tensors(self.model), **ema}
+        checkpoints.save(directory, self.tensors(), state, ema=ema)
         # Lets a later run report that its checkpoints are missing.
         if not self.run.config.get("has_checkpoints"):
             self.run.update_config(has_checkpoints=True)
@@ -600,13 +593,10 @@ class Trainer:
             "devices": self._strategy.num_replicas_in_sync,
             "device": distribute.device_name(),
         }
-        tflops = options.sustained_tflops
+        lengths = run.data.attended_lengths()
+        sustained = (options.sustained_tflops or 0) * 1e12 or None
         cost = flops.training_cost(
-            run.hparams,
-            run.vocab_sizes[1],
-            run.data.attended_lengths(),
-            train_stats,
-            tflops and tflops * 1e12,
+            run.hparams, run.vocab_sizes[1], lengths, train_stats, sustained
         )
         parameters = self.model.count_params()
         return {"step": self.step, "parameters": parameters, **cost}

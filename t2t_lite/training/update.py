@@ -229,9 +229,8 @@ class Updater:
         gradients = tape.gradient(
             loss, self._variables, unconnected_gradients="zero"
         )
-        source_tokens = tf.math.count_nonzero(
-            features["inputs"], dtype=tf.float32
-        )
+        sources = features["inputs"]
+        source_tokens = tf.math.count_nonzero(sources, dtype=tf.float32)
         counts = tf.stack([loss, tokens, source_tokens])
         return [counts, *map(tf.convert_to_tensor, gradients)]
 

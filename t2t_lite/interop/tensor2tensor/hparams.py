@@ -231,8 +231,7 @@ def _check_supported(values, supported, fix=""):
         if name in values and values[name] not in known:
             raise UsageError(
                 f"tensor2tensor's {name} must be "
-                f"{' or '.join(map(repr, known))} (got {values[name]!r})."
-                f"{fix}"
+                f"{' or '.join(map(repr, known))} (got {values[name]!r}).{fix}"
             )
 
 

@@ -20,11 +20,9 @@ from aiohttp import web
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2_grpc
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    predict_pb2,
-)
+from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
+from tensorflow_serving.apis import predict_pb2
 
 from t2t_lite.serving import page
 from t2t_lite.serving.server.model import Model
@@ -119,10 +117,8 @@ def rest_application(model: Model) -> web.Application:
             code = _HTTP_STATUS.get(error.status.name, 500)
             return web.json_response({"error": error.message}, status=code)
 
-    app = web.Application(
-        middlewares=[handle_errors],
-        client_max_size=model.options.max_body_bytes,
-    )
+    limit = model.options.max_body_bytes
+    app = web.Application(middlewares=[handle_errors], client_max_size=limit)
     app.on_response_prepare.append(add_headers)
     app.router.add_get("/", index)
     app.router.add_static("/page", page.FOLDER)
@@ -228,7 +224,7 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
 
     async def metadata(request: Any, context: Any) -> Any:
         version = model.find(*_model_in_spec(request.model_spec))
-        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        response = metadata_pb2.GetModelMetadataResponse()
         response.model_spec.name = model.options.model_name
         response.model_spec.version.value = version.number
         response.metadata["signature_def"].Pack(version.metadata)
@@ -245,8 +241,8 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
             ("grpc.http2.bdp_probe", 0),  # avoids a ping per large request
         ]
     )
-    metadata_request = get_model_metadata_pb2.GetModelMetadataRequest
-    status_request = get_model_status_pb2.GetModelStatusRequest
+    metadata_request = metadata_pb2.GetModelMetadataRequest
+    status_request = status_pb2.GetModelStatusRequest
     for service, name, proto, method in (
         ("Prediction", "Predict", predict_pb2.PredictRequest, predict),
         ("Prediction", "GetModelMetadata", metadata_request, metadata),

@@ -15,11 +15,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 (registers the ops of tokenizers)
 from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow_serving.apis import (
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    prediction_log_pb2,
-)
+from tensorflow_serving.apis import get_model_metadata_pb2 as metadata_pb2
+from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 from t2t_lite.errors import T2TLiteError, format_error
 from t2t_lite.serving.options import ServerOptions
@@ -27,7 +25,7 @@ from t2t_lite.serving.server import requests
 from t2t_lite.serving.server.batching import Batcher, Run, Tensors
 from t2t_lite.serving.server.requests import ApiError
 
-State = get_model_status_pb2.ModelVersionStatus
+State = status_pb2.ModelVersionStatus
 _STATUSES = {status.value[0]: status.name for status in grpc.StatusCode}
 
 
@@ -67,9 +65,7 @@ def load_version(folder: Path) -> Version:
             )
     content = (folder / "saved_model.pb").read_bytes()
     (graph, *_) = saved_model_pb2.SavedModel.FromString(content).meta_graphs
-    metadata = get_model_metadata_pb2.SignatureDefMap(
-        signature_def=graph.signature_def
-    )
+    metadata = metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
     about = extra / "t2t-lite.json"
     description = json.loads(about.read_bytes()) if about.is_file() else None
     return Version(int(folder.name), signatures, metadata, description)
@@ -128,9 +124,9 @@ class Model:
 
     def status(
         self, name: str, number: int | None = None
-    ) -> get_model_status_pb2.GetModelStatusResponse:
+    ) -> status_pb2.GetModelStatusResponse:
         """Return the state of a version, or of all versions, newest first."""
-        response = get_model_status_pb2.GetModelStatusResponse()
+        response = status_pb2.GetModelStatusResponse()
         for version, state in sorted(self._states.items(), reverse=True):
             if name == self.options.model_name and number in (None, version):
                 code = 14 if state == State.END else 0  # UNAVAILABLE
