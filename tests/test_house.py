@@ -144,8 +144,8 @@ def test_the_code_stays_within_its_budget():
     package, uncounted = files_of(*ROOMS), ("pcfg", "parsing_baselines")
     benchmarks = [f for f in files_of("benchmarks") if f.stem not in uncounted]
     assert len(package) <= 170
-    assert count_lines(package) <= 27_052
-    assert count_lines(files_of("tests")) <= 26_249
+    assert count_lines(package) <= 27_000
+    assert count_lines(files_of("tests")) <= 26_650
     assert count_lines(benchmarks) <= 1_800
 
 
