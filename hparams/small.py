@@ -64,3 +64,9 @@ def transformer_multi30k() -> HParams:
         cooldown=0.5,
         average_checkpoints=5,
     )
+
+
+@register_hparams
+def transformer_low_resource() -> HParams:
+    """The recipe of `transformer_multi30k` for 10,000 to 200,000 pairs."""
+    return transformer_multi30k()
