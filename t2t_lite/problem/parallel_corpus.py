@@ -55,7 +55,7 @@ class ParallelCorpus(Text2TextProblem):
             stems = (stem for stem, *_ in self.stems.values())
             files = map(".".join, itertools.product(stems, self._sides))
             raise T2TLiteError(
-                f"{error} {self.base_name} requires this dataset "
+                f"{error} {self.base_name} requires {self.tfds_name} "
                 f"({self.tfds_bytes / 1e9:.1f} GB), downloaded or in "
                 f"`tfds_dir`, or {', '.join(files)} in `raw_dir`."
             ) from error
