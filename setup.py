@@ -24,7 +24,6 @@ setup(
     package_dir=FOLDERS,
     package_data={
         "t2t_lite": ["py.typed"],
-        "t2t_lite.reports": ["*.html", "*.css", "*.js"],
         "t2t_lite.serving.page": ["static/*"],
     },
 )

@@ -1,4 +1,4 @@
-"""Compilation in the background of the search for single texts.
+"""Background compilation of the search for single texts.
 
 XLA's search is faster for one text but takes seconds to compile. So texts use
 the search that is not compiled until XLA has compiled their shape.

@@ -80,7 +80,7 @@ class Translator(tf.Module):
         are truncated.
       constraint: the problem's output constraint; None: outputs are free text.
       jit: compile the search with XLA; see `compiled`. None compiles it for
-        single texts only, in the background.
+        single texts only, in the background, if there is no GPU.
 
     Raises:
       UsageError: the settings require an output constraint that the problem
@@ -116,7 +116,9 @@ class Translator(tf.Module):
         self.max_length = max_length
         self.check_supported(())
         self._background_jit: BackgroundJit | None = None
-        if jit is None and settings.supports_jit:
+        # On a GPU the gain is not measured, and a graph belongs to its device.
+        has_gpu = bool(tf.config.get_visible_devices("GPU"))
+        if jit is None and settings.supports_jit and not has_gpu:
             compiling = Translator(
                 model,
                 source_encoder,

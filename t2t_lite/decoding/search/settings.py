@@ -98,7 +98,7 @@ class SearchSettings:
 
     @property
     def supports_jit(self) -> bool:
-        """Whether XLA can compile a search with these settings."""
+        """True if XLA can compile a search with these settings."""
         return not any(getattr(self, name, None) for name in _CONFLICTS["jit"])
 
     def check_supported(self, names: Iterable[str]) -> None:
