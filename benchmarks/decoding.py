@@ -1,11 +1,9 @@
-"""Beam search beside Hugging Face generate and CTranslate2.
+"""Compare beam search with CTranslate2 and Hugging Face's `generate`.
 
-    python -m venv .peers
-    .peers/bin/pip install torch==2.13.0 transformers ctranslate2
-    .venv/bin/python benchmarks/decoding.py --peer_python=.peers/bin/python
+    python benchmarks/decoding.py --peer_python=.peers/bin/python
 
-All sides: sentences of 30 tokens in and exactly 30 out, random weights, the
-sizes of training_step.py; they take turns in one run, so quote the ratios.
+All sides decode sentences of 30 tokens into exactly 30 tokens, with random
+weights of the sizes of training_step.py. Sides take turns, so quote the ratios.
 """
 
 import argparse
@@ -21,11 +19,11 @@ HERE = Path(__file__).parent
 
 
 def main():
-    """Print tokens a second of every side, and ours over theirs."""
+    """Compare all sides for each model, number of rows and beam size."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer_python", required=True)
-    parser.add_argument("--models", default="base,d128", help="of SIZES")
-    parser.add_argument("--rows", default="64,1", help="sentences of a batch")
+    parser.add_argument("--models", default="base,d128", help="names of SIZES")
+    parser.add_argument("--rows", default="64,1", help="sentences per batch")
     parser.add_argument("--beam_sizes", default="4,1")
     parser.add_argument("--peers", default="transformers,ctranslate2")
     parser.add_argument("--precision", default="float32", help="of ours")
@@ -44,14 +42,14 @@ def main():
 
 
 def compare(title, sizes, beam_size, flags):
-    """Print a line a side: tokens a second, and ours over its."""
+    """Print the speed of each side and the ratio of ours to it."""
     ours = (sys.executable, str(HERE / "decode_t2t_lite.py"))
     sides = {"t2t-lite": Side(*ours, sizes, beam_size, flags.precision)}
     for peer in flags.peers.split(","):
         script = str(HERE / f"decode_{peer}.py")
         types = [flags.compute_type] if peer == "ctranslate2" else []
         sides[peer] = Side(flags.peer_python, script, sizes, beam_size, *types)
-    # Quick ones are repeated, so that a round takes about a second.
+    # A round of a fast side repeats it for about a second.
     count = max(1, round(1 / sides["t2t-lite"].seconds(1)))
     rounds = [
         {name: side.seconds(count) for name, side in sides.items()}

@@ -1,72 +1,36 @@
-"""The input pipeline alone: tokens a second, memory and padding.
+"""Measure the input pipeline: tokens per second and padding.
 
-    .venv/bin/python benchmarks/reading.py --pairs=1000000
+    python benchmarks/reading.py --pairs=300000
 
-Makes shards of random ids once, in sentences about as long as news (a mean of
-28 tokens a side, the target near the source), then reads them in turns: every
-record parsed by itself and bucketed by tf.data, which is the plain way; records
-parsed in batches and nothing else, a bound; and training_batches, in buckets
-and packed.
+Readers take turns on the shards of benchmarks/datagen.py: tf.data that parses
+and buckets record by record, our batches in buckets and packed, and parsing in
+batches and nothing else, an upper bound.
 """
 
 import argparse
-import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
+from datagen import arguments_for, write_corpus
 
-MEAN_LENGTH, LENGTH_SPREAD, SIDE_SPREAD = 28, 0.6, 0.2
-MAX_POSITIONS, MAX_LENGTH, VOCAB_SIZE = 4096, 256, 32_000
+from t2t_lite import registry
+from t2t_lite.data import pipeline
+from t2t_lite.data.manifest import Manifest
+from t2t_lite.plugins import load_plugins
 
-
-def make_problem() -> Any:
-    """Return a problem whose texts are ids, and whose encoder reads them."""
-    from t2t_lite.problem import Problem
-
-    class Encoder:
-        def encode(self, texts):
-            return [np.array(text.split(), np.int32) for text in texts]
-
-    class Ids(Problem):
-        name = base_name = "ids"
-        pairs = {"train": 0, "dev": 1, "test": 1}
-
-        def samples(self, split, raw):
-            generator = np.random.default_rng(0)
-            for _ in range(self.pairs[split]):
-                mean = generator.lognormal(
-                    np.log(MEAN_LENGTH) - LENGTH_SPREAD**2 / 2, LENGTH_SPREAD
-                )
-                sides = generator.normal(1, SIDE_SPREAD, 2) * mean
-                yield tuple(
-                    " ".join(map(str, generator.integers(3, VOCAB_SIZE, n)))
-                    for n in np.clip(sides, 1, MAX_LENGTH - 1).astype(int)
-                )
-
-        def vocabulary_files(self):
-            return {"inputs": "ids.vocab", "targets": "ids.vocab"}
-
-        def train_encoders(self, raw, data_dir, seed):
-            (pathlib.Path(data_dir) / "ids.vocab").touch()
-
-        def load_encoders(self, directory):
-            return {"inputs": Encoder(), "targets": Encoder()}
-
-    return Ids()
+SIDES = ("inputs", "targets")
+MAX_POSITIONS, MAX_LENGTH = 4096, 256
 
 
-def one_by_one(files: list[str]) -> Any:
-    """Batches as tf.data alone makes them."""
-    import tensorflow as tf
-
-    feature = {
-        side: tf.io.VarLenFeature(tf.int64) for side in ("inputs", "targets")
-    }
+def read_records(files):
+    """Return batches that tf.data parses and buckets record by record."""
+    feature = {side: tf.io.VarLenFeature(tf.int64) for side in SIDES}
 
     def parse(record):
         parsed = tf.io.parse_single_example(record, feature)
@@ -76,29 +40,22 @@ def one_by_one(files: list[str]) -> Any:
         }
 
     boundaries = list(range(8, MAX_LENGTH + 1, 8))
-    sizes = [max(1, MAX_POSITIONS // b) for b in [*boundaries, MAX_LENGTH]]
     return (
         tf.data.TFRecordDataset(files)
         .map(parse, num_parallel_calls=tf.data.AUTOTUNE)
         .shuffle(65_536)
         .bucket_by_sequence_length(
-            lambda pair: tf.maximum(
-                tf.size(pair["inputs"]), tf.size(pair["targets"])
-            ),
+            lambda pair: tf.reduce_max([tf.size(pair[side]) for side in SIDES]),
             boundaries,
-            sizes,
+            [max(1, MAX_POSITIONS // b) for b in [*boundaries, MAX_LENGTH]],
         )
         .prefetch(16)
     )
 
 
-def parsing_alone(files: list[str]) -> Any:
-    """Return records parsed in batches: ragged, in the files' order."""
-    import tensorflow as tf
-
-    feature = {
-        side: tf.io.RaggedFeature(tf.int64) for side in ("inputs", "targets")
-    }
+def parse_batches(files):
+    """Return records parsed in batches, ragged and in the order of files."""
+    feature = {side: tf.io.RaggedFeature(tf.int64) for side in SIDES}
     return (
         tf.data.TFRecordDataset(files, buffer_size=8 << 20)
         .batch(4096)
@@ -107,102 +64,65 @@ def parsing_alone(files: list[str]) -> Any:
     )
 
 
-def tokens_of(batch: Mapping[str, Any]) -> int:
-    """Real tokens of a batch, both sides."""
-    import tensorflow as tf
-
-    if isinstance(batch["inputs"], tf.RaggedTensor):
-        return sum(
-            int(tf.size(batch[side].values)) for side in ("inputs", "targets")
-        )
-    return sum(
-        int(np.count_nonzero(batch[side])) for side in ("inputs", "targets")
-    )
-
-
-def tokens_per_second(dataset: Any, tokens: int) -> float:
-    """Read until so many tokens came; the first batch starts the clock."""
+def tokens_per_second(dataset, tokens):
+    """Read that many tokens after the first batch, and time it."""
     batches = iter(dataset)
     next(batches)
-    start, seen = time.perf_counter(), 0
-    for batch in batches:
-        seen += tokens_of(batch)
-        if seen >= tokens:
-            break
-    return seen / (time.perf_counter() - start)
+    start, count = time.perf_counter(), 0
+    while count < tokens:
+        for ids in map(next(batches).get, SIDES):
+            ragged = isinstance(ids, tf.RaggedTensor)
+            count += tf.size(ids.values) if ragged else np.count_nonzero(ids)
+    return float(count) / (time.perf_counter() - start)
 
 
-def speeds_in_turns(
-    ways: Mapping[str, Callable[[], Any]], tokens: int, rounds: int
-) -> dict[str, list[float]]:
-    """Return tokens a second of every round, by way: {name: [float]}.
-
-    Args:
-      ways: functions that make datasets, by name.
-      tokens: to read in a turn.
-      rounds: turns of each way.
-    """
-    speeds = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, make in ways.items():
-            speeds[name].append(tokens_per_second(make(), tokens))
-    return speeds
-
-
-def print_speeds(speeds: Mapping[str, list[float]]) -> None:
-    """Print medians, and how many times as fast as the first each way is."""
-    medians = {n: statistics.median(v) for n, v in speeds.items() if v}
-    for name, median in medians.items():
-        ratio = median / next(iter(medians.values()))
-        print(f"{name:18} {median:>12,.0f} tokens/s {ratio:6.2f}x")
-
-
-def main() -> None:
-    """Make the data, reads it in turns and prints medians."""
+def main():
+    """Print the median speed of each reader, and the padding of ours."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--pairs", type=int, default=1_000_000)
+    parser.add_argument("--pairs", type=int, default=300_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--data_dir", help="kept; default: a temporary one")
     flags = parser.parse_args()
-    from t2t_lite.data import pipeline
-    from t2t_lite.datagen.generate import DataGenerator
-
-    problem = make_problem()
-    problem.pairs["train"] = flags.pairs
+    load_plugins()
+    problem = registry.problem("text")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = pathlib.Path(flags.data_dir or temporary)
-        manifest = DataGenerator(problem, folder, processes=1).run()
-        train = manifest.splits["train"]
-        files = [str(folder / shard.file) for shard in train.shards]
-        tokens = train.source_tokens + train.target_tokens
-        shape = {"max_positions": MAX_POSITIONS, "max_length": MAX_LENGTH}
-
-        def ours(packing=False):
-            return pipeline.training_batches(
-                *(folder, problem, manifest),
-                seed=1,
-                packing=packing,
-                **shape,
+        corpus, data = Path(temporary), Path(temporary, "data")
+        write_corpus(corpus, flags.pairs)
+        command = [sys.executable, *arguments_for(corpus, data)]
+        subprocess.run(command, check=True)
+        manifest = Manifest.load(data, problem)
+        train = manifest.split("train")
+        files = [str(data / shard.file) for shard in train.shards]
+        ours = {
+            name: (
+                {"seed": 1, "packing": packing, "max_length": MAX_LENGTH}
+                | {"max_positions": MAX_POSITIONS}
             )
-
-        ways = {
-            "one by one": lambda: one_by_one(files),
-            "training_batches": ours,
-            "the same, packed": lambda: ours(packing=True),
-            "parsing alone": lambda: parsing_alone(files),
+            for name, packing in (("in buckets", False), ("packed", True))
         }
-        speeds = speeds_in_turns(ways, tokens // 2, flags.rounds)
-        print(f"{flags.pairs:,} pairs, {tokens:,} tokens")
-        print_speeds(speeds)
-        for packing in (False, True):
-            report = pipeline.padding_report(
-                *(folder, problem, manifest),
-                seed=1,
-                packing=packing,
-                **shape,
+        readers = {
+            "record by record": lambda: read_records(files),
+            **{
+                name: lambda o=options: pipeline.training_batches(
+                    data, problem, manifest, **o
+                )
+                for name, options in ours.items()
+            },
+            "parsing only": lambda: parse_batches(files),
+        }
+        speeds = {name: [] for name in readers}
+        tokens = (train.source_tokens + train.target_tokens) // 2
+        for _ in range(flags.rounds):
+            for name, read in readers.items():
+                speeds[name].append(tokens_per_second(read(), tokens))
+        for name, each in speeds.items():
+            print(
+                f"{name:18} {statistics.median(each):>12,.0f} tokens/s "
+                f"({min(each):,.0f} to {max(each):,.0f})"
             )
-            print(f"{'packed' if packing else 'buckets'}: {report}")
+        for name, options in ours.items():
+            report = pipeline.padding_report(data, problem, manifest, **options)
+            print(f"{name}: {report}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,10 +1,10 @@
-"""Texts per second of t2t-lite-server by REST and gRPC, batches on and off.
+"""Measure the throughput of t2t-lite-server over REST and gRPC.
 
     python benchmarks/serving.py EXPORT_DIR [--before=CHECKOUT]
 
-Servers take turns, so that other load on the machine slows all of them; quote
-the ratios. Clients share the machine: they send requests of --texts texts over
-open connections. --before is a checkout of another version with a .venv.
+Servers with and without batching take turns, so quote the ratios. The clients
+run on the same machine and keep their connections open. --before is a checkout
+of another version with a .venv.
 """
 
 import argparse
@@ -28,7 +28,7 @@ CLIENTS = 64  # concurrent requests
 
 
 class Server:
-    """A server in a process of its own, and its two clients."""
+    """A server process and clients for both APIs."""
 
     def __init__(self, python, export_dir, *flags):
         self.process = subprocess.Popen(
@@ -36,7 +36,7 @@ class Server:
             + ["--rest_api_port=0", f"--model_base_path={export_dir}", *flags],
             stdout=subprocess.PIPE,
             text=True,
-            cwd=export_dir,  # -m would import the package of this checkout
+            cwd=export_dir,  # else -m imports the package of this checkout
         )
         line = self.process.stdout.readline()
         self.url, self.address = re.search(
@@ -71,7 +71,7 @@ class Server:
 
 
 async def seconds_for(send, batches):
-    """Seconds to send all batches, CLIENTS at a time."""
+    """Return the seconds to send all batches, CLIENTS at a time."""
     remaining = iter(batches)
 
     async def work():
@@ -84,7 +84,7 @@ async def seconds_for(send, batches):
 
 
 def make_texts(count):
-    """Numbers in words; one text in twenty is ten numbers long."""
+    """Return numbers in words; one text in twenty has ten numbers."""
     draw = random.Random(1)
 
     def number():
@@ -97,7 +97,7 @@ def make_texts(count):
 
 
 def main():
-    """Print a line for each API and server."""
+    """Print the speed of each server for each API."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("export_dir", type=pathlib.Path)
     parser.add_argument("--before", type=pathlib.Path)
     parser.add_argument("--requests", type=int, default=2000)
-    parser.add_argument("--texts", type=int, default=1, help="of a request")
+    parser.add_argument("--texts", type=int, default=1, help="per request")
     parser.add_argument("--turns", type=int, default=5)
     args = parser.parse_args()
     start = (sys.executable, args.export_dir.resolve())

@@ -1,7 +1,7 @@
-"""The protocol between a benchmark and the sides it compares.
+"""The protocol between a benchmark and the sides that it compares.
 
-Each side is a process, maybe of another virtual environment. The sides take
-turns, so that a machine's changing speed affects all of them.
+Each side is a process, possibly of another environment. Sides take turns, so
+that changes in the speed of the machine affect all of them.
 """
 
 import json
@@ -11,7 +11,7 @@ import time
 
 
 def serve(make_step, arguments):
-    """Make a step of the JSON arguments; time it when the benchmark asks."""
+    """Make a step from JSON arguments, and time it for each line of stdin."""
     step = make_step(*map(json.loads, arguments))
     step()
     step()
@@ -29,13 +29,13 @@ class Side:
     """A running side.
 
     Args:
-      python: the interpreter to run it with.
-      script: its file.
-      arguments: what its `make_step` is called with.
-      stderr: where its messages go; None: where ours go.
+      python: the interpreter.
+      script: the file that calls `serve`.
+      arguments: arguments of `make_step`.
+      stderr: destination of messages; None is our stderr.
 
     Attributes:
-      value: what the last step gave.
+      value: result of the last step.
     """
 
     def __init__(self, python, script, *arguments, stderr=subprocess.DEVNULL):
@@ -50,7 +50,7 @@ class Side:
         self._answer()
 
     def seconds(self, count):
-        """Seconds a step takes, the mean of `count` steps."""
+        """Return the mean seconds of `count` steps."""
         self._process.stdin.write(f"{count}\n")
         self._process.stdin.flush()
         answer = self._answer()

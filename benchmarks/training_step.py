@@ -1,13 +1,10 @@
-"""Whole training steps on fixed batches, beside PyTorch's nn.Transformer.
+"""Compare whole training steps with PyTorch's nn.Transformer.
 
-    python -m venv .peers && .peers/bin/pip install torch==2.13.0
-    .venv/bin/python benchmarks/training_step.py \
-        --peer_python=.peers/bin/python
+    python benchmarks/training_step.py --peer_python=.peers/bin/python
 
-Both sides: batch 64 x (32 source + 32 target) positions, one embedding
-matrix, post-norm, dropout 0.1, label smoothing 0.1, forward, backward and
-Adam; they take turns in one run, so quote the ratios. Peak memory is that of
-a side's whole process.
+A step is forward, backward and Adam on 64 x (32 source + 32 target) positions,
+with one embedding matrix, post-norm, and dropout and label smoothing of 0.1.
+Sides take turns, so quote the ratios. Peak memory is of the whole process.
 """
 
 import argparse
@@ -28,7 +25,7 @@ SIZES = {
 
 
 def sizes_of(name):
-    """Return the sizes of one model, as JSON for the sides."""
+    """Return the sizes of a model, for JSON."""
     hidden, filter_size, heads, layers, vocab = SIZES[name]
     return {
         "hidden_size": hidden,
@@ -43,7 +40,7 @@ def sizes_of(name):
 
 
 def hparams_of(sizes, **others):
-    """Return the hparams of a model of such sizes."""
+    """Return the hparams of a model with these sizes."""
     from t2t_lite.hparam import HParams
 
     names = ("hidden_size", "filter_size", "num_heads", "num_hidden_layers")
@@ -51,7 +48,7 @@ def hparams_of(sizes, **others):
 
 
 def compare(name, precision, peer_python, rounds):
-    """Print a line: positions a second of both, and their ratio."""
+    """Print the speed of both sides and their ratio."""
     sizes = sizes_of(name)
     ours = Side(
         sys.executable, str(HERE / "train_t2t_lite.py"), sizes, precision
@@ -78,7 +75,7 @@ def compare(name, precision, peer_python, rounds):
 
 
 def main():
-    """Compare every size in every precision."""
+    """Compare each size in each precision."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--peer_python", required=True)
     parser.add_argument("--sizes", default="d128,d256,base")

@@ -1,10 +1,10 @@
-"""This checkout beside an older one: training steps, decoding, data generation.
+"""Compare training steps, decoding and data generation with another checkout.
 
     git worktree add ../before REVISION && make -C ../before install
-    .venv/bin/python benchmarks/versions.py --before=../before
+    python benchmarks/versions.py --before=../before
 
-Both checkouts have a .venv of their own; they take turns in one run, so quote
-the ratios: above 1, this checkout is the faster one.
+Each checkout uses its own .venv. They take turns in one run, so quote the
+ratios; this checkout is faster if the ratio is above 1.
 """
 
 import argparse
@@ -31,7 +31,7 @@ DECODING = {
 
 
 def python_of(checkout):
-    """Return the interpreter of a checkout's own environment."""
+    """Return the interpreter of the environment of a checkout."""
     return str(checkout / ".venv" / "bin" / "python")
 
 
@@ -48,12 +48,12 @@ def sides(before, script, *arguments):
 
 
 def in_turns(name, seconds_of, rounds):
-    """Print the ratio of the older one's seconds to ours.
+    """Measure both checkouts in turns and print the ratio of the other to ours.
 
     Args:
-      name: of what is measured.
-      seconds_of: two functions: one round of ours, one of the older one's.
-      rounds: how often each is asked.
+      name: the title of the line.
+      seconds_of: two functions that time a round, of this checkout first.
+      rounds: number of calls of each.
     """
     pairs = [[measure() for measure in seconds_of] for _ in range(rounds)]
     ours, theirs = map(statistics.median, zip(*pairs, strict=True))
@@ -67,7 +67,7 @@ def in_turns(name, seconds_of, rounds):
 
 
 def compare_sides(name, before, script, arguments, rounds, steps=1):
-    """Measures steps of a side's script in both checkouts."""
+    """Compare the steps of a script."""
     running = sides(before, script, *arguments)
     in_turns(name, [lambda s=s: s.seconds(steps) for s in running], rounds)
     for side in running:
@@ -75,7 +75,7 @@ def compare_sides(name, before, script, arguments, rounds, steps=1):
 
 
 def compare_data_generation(before, corpus, rounds):
-    """Measures `t2t-lite-datagen` on the files of benchmarks/datagen.py."""
+    """Compare `t2t-lite-datagen` on the files of benchmarks/datagen.py."""
 
     def generate(checkout):
         with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def compare_data_generation(before, corpus, rounds):
             subprocess.run(
                 [python_of(checkout), *arguments_for(corpus, Path(folder))],
                 check=True,
-                cwd=folder,  # -m would import the package of this one
+                cwd=folder,  # else -m imports the package of this checkout
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
             )
@@ -97,7 +97,7 @@ def compare_data_generation(before, corpus, rounds):
 
 
 def main():
-    """Compare the checkouts as the flags say."""
+    """Compare the checkouts."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--before", required=True, type=Path)
     parser.add_argument("--sizes", default="d128,d256,base")
@@ -105,7 +105,7 @@ def main():
     parser.add_argument(
         "--corpus",
         type=Path,
-        help="a folder that benchmarks/datagen.py --folder has filled",
+        help="a folder of benchmarks/datagen.py --folder",
     )
     parser.add_argument("--rounds", type=int, default=7)
     flags = parser.parse_args()

@@ -15,7 +15,7 @@ from t2t_lite.problem import TextFiles
 PYTHON = ROOT / ".huggingface/bin/python"
 # Reads the splits of problems, or says why not, and lists the sources.
 SCRIPT = """
-import json, sys
+import json, sys, time
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import TextFiles
@@ -30,6 +30,7 @@ for download_dir, options in json.loads(sys.argv[1]):
         result = str(error)
     results.append(result)
 print(json.dumps(results))
+time.sleep(1)  # pyarrow's threads abort an exit in between (apache/arrow#45214)
 """
 ROWS = {
     "nested": {"translation": {"de": "eins", "en": "one"}, "id": 1},
