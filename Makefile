@@ -1,4 +1,4 @@
-# Everything a checkout can do. PYTHON picks the interpreter of the .venv.
+# The commands of a checkout. PYTHON is the interpreter that creates .venv.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,7 +9,7 @@ BEAM := .beam
 RAY := .ray
 TORCH := .torch
 HUGGINGFACE := .huggingface
-# What Apache Beam takes in no version as new as ours.
+# Packages that Apache Beam requires in older versions than ours.
 BEAM_OWN := pillow|protobuf|pyarrow|python-dateutil|sentencepiece
 QUICKSTART := .quickstart
 PAPER := .paper
@@ -17,7 +17,7 @@ PAPER_FLAGS ?=
 SENTENCES := "forty-two" "twenty-one euros and five cents" \
   "in the year nineteen eighty-four"
 PYTEST_FLAGS ?=
-# How many processes share the tests; each needs memory for TensorFlow's models.
+# Number of test processes; each needs memory for TensorFlow's models.
 TEST_PROCESSES ?= 2
 
 # Tests whose results depend on the kernels that the processor selects.
@@ -29,10 +29,10 @@ NUMERIC_TESTS := tests/model tests/decoding tests/interop tests/parsing \
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart paper test slowtest fuzz numerictest beamtest raytest torchtest huggingfacetest lint docs format bench clean
 
-help: ## show these lines
+help: ## show this help
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
-# Installed again only when what to install has changed.
+# Reinstall only if the requirements have changed.
 $(STAMP): setup.py pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "t2t-lite needs Python 3.11-3.13: make PYTHON=python3.12" >&2; exit 1; }
@@ -42,10 +42,10 @@ $(STAMP): setup.py pyproject.toml constraints.txt
 	  --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-install: $(STAMP) ## create .venv with everything in it
+install: $(STAMP) ## create .venv with all dependencies
 
-quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
-	@echo "== 1/5  Training: numbers written out in English, put into German"
+quickstart: $(STAMP) ## train, decode, score and export a small model, in minutes
+	@echo "== 1/5  Training: numbers in English words, translated into German"
 	$(BIN)/t2t-lite-trainer --problem=spellout_ende \
 	  --hparams=transformer_quickstart --save_steps=100 \
 	  --eval_steps_every=250 \
@@ -59,7 +59,7 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo; echo "== 4/5  Exporting"
 	$(BIN)/t2t-lite-exporter --output_dir=$(QUICKSTART)/run \
 	  --export_dir=$(QUICKSTART)/export
-	@echo; echo "== 5/5  Asking the export, with TensorFlow and TF Text alone"
+	@echo; echo "== 5/5  Translating with the export, TensorFlow and TF Text only"
 	$(BIN)/python examples/ask_export.py $(QUICKSTART)/export $(SENTENCES)
 	@echo; echo "Done. What to try next:"
 	@echo "  source $(BIN)/activate"
@@ -69,21 +69,21 @@ quickstart: $(STAMP) ## train, decode, score, export and ask, in minutes
 	@echo "  t2t-lite-trainer --problem=multi30k_ende --hparams=transformer_multi30k"
 	@echo "  docs/get-started.md continues from here, docs/your-text.md with your own corpus."
 
-paper: $(STAMP) ## repeat the paper's table 3 at a reduced scale, in hours
+paper: $(STAMP) ## reproduce the paper's table 3 at a reduced scale, in hours
 	$(BIN)/python examples/paper/run.py --output_dir=$(PAPER) $(PAPER_FLAGS)
 
-test: $(STAMP) ## run the test suite, minutes
+test: $(STAMP) ## run the test suite, in minutes
 	$(BIN)/python -m pytest -m "not slow" --numprocesses=$(TEST_PROCESSES) \
 	  --dist=loadfile $(PYTEST_FLAGS)
 
-slowtest: $(STAMP) ## run the tests that take long, which `make test` leaves out
+slowtest: $(STAMP) ## run the slow tests, which `make test` skips
 	$(BIN)/python -m pytest -m slow --numprocesses=$(TEST_PROCESSES) \
 	  --dist=loadfile $(PYTEST_FLAGS)
 
-fuzz: $(STAMP) ## give hostile input to all readers, many times
+fuzz: $(STAMP) ## fuzz all readers with many hostile inputs
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/fuzz $(PYTEST_FLAGS)
 
-# Other kernels add in another order: results must agree within rounding.
+# Kernels add in different orders, so results must agree within rounding.
 numerictest: $(STAMP) ## run the numeric tests with the kernels of an old processor
 	ONEDNN_MAX_CPU_ISA=SSE41 $(BIN)/python -m pytest -m "not slow" \
 	  --numprocesses=$(TEST_PROCESSES) --dist=loadfile $(PYTEST_FLAGS) \
@@ -97,7 +97,7 @@ $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
 	  --constraint $(BEAM)/constraints.txt --editable '.[beam]' pytest
 	@touch $@
 
-beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in an environment of its own
+beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in a separate environment
 	$(BEAM)/bin/python -m pytest tests/datagen/test_beam_splits.py
 
 $(RAY)/.installed: setup.py pyproject.toml constraints.txt
@@ -107,7 +107,7 @@ $(RAY)/.installed: setup.py pyproject.toml constraints.txt
 	  --constraint constraints.txt --editable '.[ray]' pytest
 	@touch $@
 
-raytest: $(RAY)/.installed ## run the test of Ray Train, in an environment of its own
+raytest: $(RAY)/.installed ## run the test of Ray Train, in a separate environment
 	$(RAY)/bin/python -m pytest tests/system/test_cluster.py -k ray_train
 
 $(TORCH)/.installed: setup.py pyproject.toml constraints.txt
@@ -119,11 +119,11 @@ $(TORCH)/.installed: setup.py pyproject.toml constraints.txt
 	  --no-deps --editable .
 	@touch $@
 
-torchtest: $(TORCH)/.installed ## run the model core on PyTorch, in an environment of its own
+torchtest: $(TORCH)/.installed ## run the model core on PyTorch, in a separate environment
 	KERAS_BACKEND=torch $(TORCH)/bin/python tests/model/core_on_another_backend.py
 
-# Version 4 is the last with pipeline("translation"). Our own packages need newer
-# versions of what it requires.
+# Version 4 is the last with pipeline("translation"). Our packages need newer
+# versions of its requirements.
 $(HUGGINGFACE)/.installed:
 	@test -x $(HUGGINGFACE)/bin/python || $(PYTHON) -m venv $(HUGGINGFACE)
 	@echo "Installing transformers into $(HUGGINGFACE) ..."
@@ -132,14 +132,14 @@ $(HUGGINGFACE)/.installed:
 	  datasets==5.0.1
 	@touch $@
 
-huggingfacetest: $(STAMP) $(HUGGINGFACE)/.installed ## compare with transformers, read datasets, in an environment of its own
+huggingfacetest: $(STAMP) $(HUGGINGFACE)/.installed ## compare with transformers, read datasets, in a separate environment
 	$(BIN)/python -m pytest tests/interop/test_huggingface.py \
 	  tests/problem/test_datasets.py
 
 lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@# One package for mypy, which does not know package_dir: links to the folders.
+	@# mypy does not support package_dir, so link the folders into one package.
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/t2t_lite
 	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) \
 	  $(TYPES)/t2t_lite
@@ -150,21 +150,21 @@ docs: $(STAMP) ## build the documents into site/
 	$(BIN)/python docs/option_tables.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-format: $(STAMP) ## put style and formatting right
+format: $(STAMP) ## fix style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The toolkits that the benchmarks compare with, away from our own.
+# Toolkits that the benchmarks compare with, in a separate environment.
 $(PEERS)/.installed:
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  torch==2.13.0 transformers ctranslate2
 	@touch $@
 
-bench: $(STAMP) $(PEERS)/.installed ## measure speed beside other toolkits
+bench: $(STAMP) $(PEERS)/.installed ## compare speed with other toolkits
 	$(BIN)/python benchmarks/training_step.py --peer_python=$(PEERS)/bin/python
 	$(BIN)/python benchmarks/decoding.py --peer_python=$(PEERS)/bin/python
 
-clean: ## remove what was built or trained here, but not .venv
+clean: ## remove built and trained files, but not .venv
 	rm -rf $(QUICKSTART) $(PAPER) build dist site *.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

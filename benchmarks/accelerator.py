@@ -1,17 +1,17 @@
-"""Training and decoding on an accelerator, beside PyTorch's nn.Transformer.
+"""Compare training and decoding on an accelerator with nn.Transformer.
 
     PYTHONPATH=. python benchmarks/accelerator.py
 
-Ours is the model core on Keras' JAX backend, in one jitted update or search;
-it needs JAX and Keras, and no TensorFlow. The peer is `nn.Transformer` under
-`torch.compile`, in the same precision, if `--peer_python` has PyTorch; it
-trains only: `nn.Transformer` decodes without a cache.
+Our side is the model core on Keras' JAX backend, in one jitted update or
+search; it requires JAX and Keras, but no TensorFlow. The peer is PyTorch's
+`nn.Transformer` under `torch.compile` in the same precision, if `--peer_python`
+has PyTorch. It only trains, because `nn.Transformer` decodes without a cache.
 
-Training: rows of 256 positions, full of pairs of 32 + 32 that do not see one
-another, 25,088 target tokens an update; post-norm, one embedding matrix,
-dropout 0.1, label smoothing 0.1, Adam. FLOPs are the model's, as
-`t2t_lite.model.flops` counts them. Decoding: 64 sentences of 32 tokens, to
-exactly 32. The sides take turns in one run: quote the ratios.
+Training: rows of 256 positions, filled with pairs of 32 + 32 that do not attend
+to one another; 25,088 target tokens per update, post-norm, one embedding
+matrix, dropout 0.1, label smoothing 0.1, Adam. `t2t_lite.model.flops` counts
+the FLOPs. Decoding: 64 sentences of 32 tokens into exactly 32 tokens. The
+sides take turns in one run, so quote the ratios.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def flops_of_update(sizes):
     )
 
 
-def peer_is_there(python):
+def has_pytorch(python):
     """Return whether an interpreter has PyTorch."""
     command = [python, "-c", "import torch"]
     return not subprocess.run(command, stderr=subprocess.DEVNULL).returncode
@@ -73,7 +73,7 @@ def peer_is_there(python):
 def compare(task, sizes, flags, peer):
     """Time the sides in turns.
 
-    Returns: for each side that runs its rounds in seconds, and what it told.
+    Returns: the seconds of all rounds and the last value, for each side.
     """
     scripts = {"t2t-lite": (sys.executable, "accelerator_jax.py")}
     if peer and task == "train":
@@ -97,28 +97,28 @@ def report(model, task, sizes, rounds, flags):
     """Print a line of JSON for each side.
 
     Args:
-      model: its name.
-      task: as of `compare`.
-      sizes: as the sides were told.
-      rounds: from `compare`.
-      flags: of the command.
+      model: name of the model.
+      task: "train", "greedy" or "beam".
+      sizes: result of `sizes_of`.
+      rounds: result of `compare`.
+      flags: parsed flags.
     """
     tokens = sizes["sentences"] * sizes["pair"]
     if task == "train":
         tokens = sizes["rows"] * sizes["length"] * sizes["updates"]
     ours, _ = rounds["t2t-lite"]
-    for side, (seconds, told) in rounds.items():
+    for side, (seconds, value) in rounds.items():
         median = statistics.median(seconds)
         line = {
             "model": model,
             "task": task,
             "side": side,
-            "device": told["device"],
+            "device": value["device"],
             "precision": flags.precision,
             "rounds": len(seconds),
             "target_tokens_per_second": round(tokens / median),
             "seconds": _range_of(seconds),
-            "peak_memory_mib": round((told["peak_bytes"] or 0) / 2**20),
+            "peak_memory_mib": round((value["peak_bytes"] or 0) / 2**20),
         }
         if task == "train":
             flops = flops_of_update(sizes) * sizes["updates"]
@@ -133,13 +133,13 @@ def report(model, task, sizes, rounds, flags):
 
 
 def _range_of(values):
-    """Median, least and most."""
+    """Return the median, minimum and maximum."""
     three = (statistics.median(values), min(values), max(values))
     return [float(f"{value:.4g}") for value in three]
 
 
 def make_parser():
-    """Return the flags; sizes can be small, to try the script."""
+    """Return the parser; small sizes serve to try the script."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", default="base,big")
     parser.add_argument("--tasks", default="train,greedy,beam")
@@ -161,9 +161,9 @@ def make_parser():
 
 
 def main():
-    """Measures every model in every task asked for."""
+    """Measure each requested model in each requested task."""
     flags = make_parser().parse_args()
-    peer = peer_is_there(flags.peer_python)
+    peer = has_pytorch(flags.peer_python)
     if not peer:
         print(f"{flags.peer_python} has no PyTorch: ours alone.", flush=True)
     for model in flags.models.split(","):

@@ -27,11 +27,11 @@ _RATE, _BETA1, _BETA2, _EPSILON = 1e-4, 0.9, 0.98, 1e-9
 
 
 def make_step(task, sizes):
-    """Return a function that does a round of a task: its result, and where.
+    """Return a function that runs a round and returns the result and device.
 
     Args:
       task: "train", "greedy" or "beam".
-      sizes: of the model and its batch, from accelerator.py.
+      sizes: sizes of the model and its batch, from accelerator.py.
     """
     keras.utils.set_random_seed(1)
     hparams = HParams(**sizes["model"])
@@ -55,7 +55,7 @@ def make_step(task, sizes):
 
 
 def _trainer(model, sizes, _):
-    """Return a function of some updates, which returns the last loss."""
+    """Return a function that makes updates and returns the last loss."""
     batch = _packed_batch(sizes)
     weights = model.trainable_variables
 
@@ -87,7 +87,7 @@ def _trainer(model, sizes, _):
 
 
 def adam(values, gradients, firsts, seconds, number):
-    """Weights and moments after update `number`, from 1: three lists."""
+    """Return lists of weights, first and second moments after an update."""
     firsts = [
         _BETA1 * m + (1 - _BETA1) * g
         for m, g in zip(firsts, gradients, strict=True)
@@ -105,16 +105,16 @@ def adam(values, gradients, firsts, seconds, number):
 
 
 def _packed_batch(sizes):
-    """Full rows of pairs of equal length, see `Segments`."""
+    """Return full rows of pairs of equal length; see `Segments`."""
     shape = sizes["rows"], sizes["length"]
     generator = np.random.default_rng(1)
-    places = np.arange(shape[1])
+    positions = np.arange(shape[1])
     batch = {}
     for side in ("inputs", "targets"):
         batch |= {
             side: generator.integers(2, sizes["vocab_size"], shape),
-            f"{side}_segmentation": places // sizes["pair"] + 1,
-            f"{side}_position": places % sizes["pair"],
+            f"{side}_segmentation": positions // sizes["pair"] + 1,
+            f"{side}_position": positions % sizes["pair"],
         }
     return {
         name: jnp.asarray(np.broadcast_to(values, shape), "int32")

@@ -9,16 +9,16 @@ from train_pytorch import Model
 
 
 class PackedModel(Model):
-    """`Model` over rows of pairs that lie at the same places in every row.
+    """`Model` of packed rows whose pairs have the same positions in all rows.
 
-    So one mask serves all rows, where the other side makes one for each.
+    One mask serves all rows; our side computes one for each row.
     """
 
     def __init__(self, sizes):
         super().__init__(sizes | sizes["model"])
-        places = torch.arange(sizes["length"])
-        position = places % sizes["pair"]
-        pair = places // sizes["pair"]
+        positions = torch.arange(sizes["length"])
+        position = positions % sizes["pair"]
+        pair = positions // sizes["pair"]
         apart = pair[:, None] != pair
         self.signal = self.signal[position]
         self.causal = self.causal | apart
@@ -26,7 +26,7 @@ class PackedModel(Model):
         self.register_buffer("begins", position == 0)
 
     def forward(self, source, target):
-        """Logits of `target` given `source`."""
+        """Return the logits of `target` given `source`."""
         previous = nn.functional.pad(target, (1, 0))[:, :-1]
         hidden = self.transformer(
             self.embed(source),
@@ -34,7 +34,7 @@ class PackedModel(Model):
             src_mask=self.apart,
             tgt_mask=self.causal,
             memory_mask=self.apart,
-            # None would compare the masks, which breaks the compiled graph.
+            # With None, PyTorch compares the masks, which breaks the graph.
             src_is_causal=False,
             tgt_is_causal=False,
             memory_is_causal=False,
@@ -43,11 +43,11 @@ class PackedModel(Model):
 
 
 def make_step(task, sizes):
-    """Return a function that makes some updates: the last loss, and where.
+    """Return a function that makes updates and returns loss and device.
 
     Args:
       task: "train".
-      sizes: of the model and its batch, from accelerator.py.
+      sizes: sizes of the model and its batch, from accelerator.py.
     """
     if task != "train":
         raise ValueError(f"PyTorch is compared in training; got {task}.")

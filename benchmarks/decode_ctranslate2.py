@@ -1,4 +1,4 @@
-"""One side of decoding.py: CTranslate2, with the weights of the other peer."""
+"""One side of decoding.py: CTranslate2, with the weights of transformers."""
 
 import sys
 import tempfile
@@ -25,7 +25,7 @@ def make_step(sizes, beam_size, compute_type="float32"):
     spec.optimize(quantization=None)
     folder = tempfile.mkdtemp()
     spec.save(folder)
-    # As ours: many sentences are shared out, each search with its cores.
+    # As in our side, parallel searches share the sentences and the cores.
     searches = 1 if sizes["rows"] == 1 else min(4, sizes["threads"])
     translator = ctranslate2.Translator(
         folder,

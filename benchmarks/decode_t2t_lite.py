@@ -64,7 +64,7 @@ def make_step(sizes, beam_size, precision="float32"):
     def decode(inputs):
         return search(inputs, tf.fill([tf.shape(inputs)[0]], length))
 
-    parts = [inputs[place::searches] for place in range(searches)]
+    parts = [inputs[start::searches] for start in range(searches)]
     threads = ThreadPoolExecutor(searches)
 
     def run():

@@ -1,4 +1,4 @@
-"""One side of decoding.py: generate of Hugging Face Transformers."""
+"""One side of decoding.py: `generate` of Hugging Face Transformers."""
 
 import sys
 
@@ -8,7 +8,7 @@ from transformers import MarianConfig, MarianMTModel
 
 
 def make_model(sizes):
-    """Return a Marian model, which is the paper's, with random weights."""
+    """Return a Marian model, as in the paper, with random weights."""
     torch.manual_seed(1)
     config = MarianConfig(
         vocab_size=sizes["vocab_size"],

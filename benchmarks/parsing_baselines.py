@@ -1,19 +1,19 @@
-"""Baselines of parsing: branching trees, and a PCFG of the same files.
+"""Parsing baselines: branching trees, and a PCFG of the same files.
 
     .venv/bin/pip install nltk
     .venv/bin/python benchmarks/parsing_baselines.py --raw_dir=TREEBANK
 
-All are scored as wsj_parsing scores its outputs: EVALB's rules, COLLINS.prm,
-tags of punctuation corrected. Whatever there is to choose is chosen on dev.
+All are scored like the outputs of wsj_parsing: EVALB's rules, COLLINS.prm,
+corrected tags of punctuation. All choices are made on dev.
 
-Branching trees: S over one bracket in another, down to the last word (or up
-from the first one). No bracket opens before punctuation, which EVALB does not
-see. The labels inside are all the same one, of the five most frequent, or for
-each number of words the most frequent one in train; the last word has a bracket
-of its own or not. Flat ones are S over all words.
+Branching trees: S over nested brackets, down to the last word (or up from the
+first word). No bracket opens before punctuation, which EVALB ignores. The inner
+labels are all the same, one of the five most frequent, or the most frequent in
+train for each number of words; the last word may have its own bracket. A flat
+tree is S over all words.
 
-The PCFG tags the words itself. A sentence that it has no tree for gets the
-right-branching one. Seconds are those of the processor, on one core.
+The PCFG tags the words itself. A sentence without a parse gets the
+right-branching tree. Seconds are CPU seconds on one core.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from t2t_lite.parsing.linearize import (
 from t2t_lite.parsing.trees import NO_TAG, Tree
 from t2t_lite.plugins import load_plugins
 
-LABELS = 5  # the most frequent ones of train are tried
+LABELS = 5  # number of most frequent labels in train to try
 HEADER = (
     f"{'':44} {'F1':>6} {'recall':>7} {'prec.':>6} {'compl.':>6} {'tags':>6} "
     f"{'errors':>6} {'corr.':>5} {'none':>5} {'s':>6}"
@@ -48,8 +48,8 @@ class Data:
     """The sentences of a treebank, and scores of trees over them.
 
     Attributes:
-      words: of each sentence, by split.
-      targets: the tokens of each gold tree, with tags, by split.
+      words: words of each sentence, by split.
+      targets: tokens of each gold tree, with tags, by split.
     """
 
     def __init__(self, raw_dir):
@@ -84,7 +84,7 @@ class Data:
 
 
 def show(name, report, seconds=None, without=0):
-    """Print a row."""
+    """Print a row of the table."""
     corrected = report["repairs"].get("corrected_tags", 0)
     tags = "" if seconds is None else f"{report['tagging_accuracy']:.2f}"
     print(
@@ -108,8 +108,8 @@ def right_branching(words, label_of, last):
     `(S It (NP is (NP a test )NP )NP . )S`, with tags for the words.
 
     Args:
-      words: of the sentence.
-      label_of: the label over the last n words, for n from 1.
+      words: words of the sentence.
+      label_of: function from n to the label over the last n words.
       last: whether the last word alone has a bracket.
     """
     tags = list(map(_tag, words))
@@ -150,23 +150,23 @@ def _tag(word):
 def edge_labels(parses):
     """Return the most frequent label over the last and over the first n words.
 
-    Returns: two functions of n. An n that no constituent has gets the label of
-    the next smaller one.
+    Returns: two functions of n. An n without a constituent gets the label of
+    the next smaller n.
     """
     counts = [collections.defaultdict(collections.Counter) for _ in range(2)]
     for tree in parses:
-        brackets, opened, place = [], [], 0
+        brackets, opened, position = [], [], 0
         for event, part in trees.walk(tree):
             if event is trees.OPEN:
-                opened.append(place)
+                opened.append(position)
             elif event is trees.CLOSE:
-                brackets.append((part.label, opened.pop(), place))
+                brackets.append((part.label, opened.pop(), position))
             else:
-                place += part.label not in PUNCTUATION
+                position += part.label not in PUNCTUATION
         for label, start, end in brackets:
-            if 0 < start < end == place:
+            if 0 < start < end == position:
                 counts[0][end - start][label] += 1
-            if 0 == start < end < place:
+            if 0 == start < end < position:
                 counts[1][end - start][label] += 1
     return tuple(map(_label_of, counts))
 
@@ -183,7 +183,7 @@ def _label_of(counts):
 
 
 def best_branching(data, make, by_length):
-    """Return the best way on dev to make such trees.
+    """Return the way to make such trees that has the best F1 on dev.
 
     Returns: (its name, a function from words to tokens).
     """
@@ -208,21 +208,21 @@ def best_branching(data, make, by_length):
 
 
 def to_nltk(tree):
-    """Return a tree as nltk's."""
+    """Convert a tree to nltk's."""
     if tree.word is not None:
         return NltkTree(tree.label, [tree.word])
     return NltkTree(tree.label, list(map(to_nltk, tree.children)))
 
 
 def from_nltk(tree):
-    """Return a tree of nltk's as ours."""
+    """Convert a tree of nltk to ours."""
     if isinstance(tree[0], str):
         return Tree(tree.label(), (), tree[0])
     return Tree(tree.label(), tuple(map(from_nltk, tree)))
 
 
 def parse_split(data, split, lexicon, parser, fallback):
-    """Return the report on a split, CPU seconds, and sentences without tree."""
+    """Return the report on a split, CPU seconds and number of missing trees."""
     start, outputs, without = time.process_time(), [], 0
     for words in data.words[split]:
         found = parser.parse(lexicon.terminals(words))
@@ -237,7 +237,7 @@ def parse_split(data, split, lexicon, parser, fallback):
 
 
 def run_pcfg(data, settings, fallback):
-    """Scores grammars on dev, then the first and the best on test."""
+    """Score grammars on dev, then the first and the best on test."""
     parses = [NltkTree(pcfg.ROOT, [to_nltk(t)]) for t in data.train_trees()]
     best, first, parsers = None, None, {}
     for setting in settings:

@@ -1,7 +1,7 @@
 """A PCFG of trees, made with nltk, and an exact parser for it.
 
-nltk.ViterbiParser is far too slow for the grammar of a treebank; this one, with
-numpy over rules and split points, takes a tenth of a second for 25 words.
+nltk.ViterbiParser is far too slow for the grammar of a treebank. This parser
+uses numpy over rules and split points; it takes 0.1 seconds for 25 words.
 """
 
 import collections
@@ -18,11 +18,11 @@ except ImportError:
     sys.exit("This benchmark needs nltk: .venv/bin/pip install nltk")
 
 ROOT = "ROOT"
-# Labels of the Penn Treebank have a bar, ADVP|PRT, so nltk's own mark of the
-# nodes that binarization adds cannot be used.
+# Mark of nodes added by binarization. nltk's default mark, a bar, occurs in
+# labels of the Penn Treebank, such as ADVP|PRT.
 ADDED = "@"
 UNKNOWN = "UNK"
-_NOWHERE = -np.inf  # the logarithm of no probability
+_LOG_ZERO = -np.inf  # the logarithm of 0
 _ENDINGS = re.compile(
     "(?:ies|ness|ment|tion|sion|able|ible|ous|ive|ful|ing|ity|est|ism|ist|"
     "ial|ian|ed|er|or|ly|al|ic|an|us|is|ss|s|y)$"
@@ -30,7 +30,7 @@ _ENDINGS = re.compile(
 
 
 def word_classes(word, is_first):
-    """Return the class of an unknown word, the most exact class first.
+    """Return the classes of an unknown word, the most specific first.
 
     The usual scheme: digits, hyphen, capitals and ending. Example, "Reactors"
     as the second word: UNK-cap-s, UNK-cap, UNK.
@@ -52,17 +52,17 @@ def word_classes(word, is_first):
 
 
 class Lexicon:
-    """The words that a grammar knows, and the classes of others.
+    """The words of a grammar, and the classes of unknown words.
 
-    A word of train that is as rare as `rare` is read as its class there, too,
-    so that the grammar learns what tags unknown words have. A class with fewer
-    than `fewest` such words is left to the next, less exact one. The first
-    word of a sentence is read in lower case where it is known so only.
+    Words with at most `rare` occurrences count as unknown in train, too, so
+    that the grammar learns the tags of unknown words. A class with fewer than
+    `fewest` such words is merged into the next, less specific class. The first
+    word of a sentence is lowercased if only that form is known.
 
     Args:
       sentences: lists of words.
-      rare: the most occurrences of a rare word.
-      fewest: rare words of a class.
+      rare: maximum number of occurrences of a rare word.
+      fewest: minimum number of rare words in a class.
     """
 
     def __init__(self, sentences, rare=1, fewest=10):
@@ -103,18 +103,18 @@ def induce(trees, lexicon, horizontal, vertical):
     Args:
       trees: nltk trees, whose root is ROOT.
       lexicon: a `Lexicon`.
-      horizontal: how many of its parts a node that binarization adds is named
-        by; None: all that are left, which is the treebank's own grammar.
-      vertical: 1 for labels alone, 2 with the label above, and so on.
+      horizontal: number of children in the name of a node that binarization
+        adds; None: all remaining ones, which is the treebank's grammar.
+      vertical: 1 for labels alone, 2 with the parent's label, and so on.
     """
     productions = []
     for tree in trees:
         binary = binarize(tree, horizontal, vertical)
         terminals = lexicon.terminals(tree.leaves())
-        for place, terminal in zip(
+        for position, terminal in zip(
             binary.treepositions("leaves"), terminals, strict=True
         ):
-            binary[place] = terminal
+            binary[position] = terminal
         productions += binary.productions()
     return relative_frequencies(productions)
 
@@ -122,7 +122,7 @@ def induce(trees, lexicon, horizontal, vertical):
 def relative_frequencies(productions):
     """Return the grammar of nltk.induce_pcfg, without left corners.
 
-    These take it minutes, and only some of nltk's own parsers use them.
+    Left corners take minutes, and only some of nltk's parsers use them.
     """
     counts = collections.Counter(productions)
     wholes = collections.Counter(p.lhs() for p in productions)
@@ -134,7 +134,7 @@ def relative_frequencies(productions):
 
 
 def binarize(tree, horizontal, vertical):
-    """Return a tree with at most two children a node and no unary chains."""
+    """Return a tree with at most two children per node and no unary chains."""
     binary = tree.copy(deep=True)
     nltk.tree.collapse_unary(binary)
     nltk.tree.chomsky_normal_form(
@@ -148,14 +148,14 @@ def binarize(tree, horizontal, vertical):
 
 def restore(tree, words):
     """Return a parse as a tree of the treebank, without added nodes."""
-    for place, word in zip(tree.treepositions("leaves"), words, strict=True):
-        tree[place] = word
+    for position, word in zip(tree.treepositions("leaves"), words, strict=True):
+        tree[position] = word
     nltk.tree.un_chomsky_normal_form(tree, childChar=ADDED)
     return tree
 
 
 class Parser:
-    """The most probable tree of a sentence, exactly: CKY over logarithms.
+    """An exact parser for the most probable tree: CKY in log space.
 
     Args:
       grammar: an nltk PCFG with rules A -> B C, A -> B and A -> "word".
@@ -182,10 +182,10 @@ class Parser:
         self._index_chains(unary)
 
     def _index_rules(self, rules):
-        """Arrays over rules A -> B C and over their different pairs B C.
+        """Index the rules A -> B C and their distinct pairs B C.
 
-        The chart holds scores of left parts and of right parts, not of all
-        symbols: a row is the place of a symbol there.
+        The chart only has scores of symbols that are left or right parts. A
+        row is the index of a symbol in the chart.
         """
         parts = np.array([rule[:2] for rule in rules], int).reshape(-1, 2)
         pairs, self.pair_of = np.unique(parts, axis=0, return_inverse=True)
@@ -201,7 +201,7 @@ class Parser:
             self.rules_of[upper].append(rule)
 
     def _index_chains(self, unary):
-        """Return the best chain of unary rules from any symbol to any above it.
+        """Find the best chain of unary rules from each symbol to each above it.
 
         Probabilities are at most 1, so no best chain has a cycle.
         """
@@ -230,10 +230,10 @@ class Parser:
     def parse(self, words):
         """Return the best tree and its log-probability, or None."""
         n = len(words)
-        # [place, row, place]: of left parts from i to k, right parts k to j
-        left = np.full((n, len(self.lefts), n + 1), _NOWHERE, np.float32)
-        right = np.full((n + 1, len(self.rights), n), _NOWHERE, np.float32)
-        # whether a left part begins, a right part ends here at all
+        # [position, row, position]: left parts from i to k, right parts k to j
+        left = np.full((n, len(self.lefts), n + 1), _LOG_ZERO, np.float32)
+        right = np.full((n + 1, len(self.rights), n), _LOG_ZERO, np.float32)
+        # whether any left part begins or any right part ends at a position
         begins = np.zeros((n, len(self.lefts)), bool)
         ends = np.zeros((n + 1, len(self.rights)), bool)
         chart = left, right
@@ -254,15 +254,15 @@ class Parser:
                 )
                 left[i, :, j] = scores[self.lefts]
                 right[j, :, i] = scores[self.rights]
-                begins[i] |= left[i, :, j] > _NOWHERE
-                ends[j] |= right[j, :, i] > _NOWHERE
-        # The last cell is that of the whole sentence.
-        if scores[self.start] == _NOWHERE:
+                begins[i] |= left[i, :, j] > _LOG_ZERO
+                ends[j] |= right[j, :, i] > _LOG_ZERO
+        # The last cell covers the whole sentence.
+        if scores[self.start] == _LOG_ZERO:
             return None
         return self._tree(chart, words, self.start, 0, n), scores[self.start]
 
     def _of_word(self, word):
-        scores = np.full(len(self.names), _NOWHERE, np.float32)
+        scores = np.full(len(self.names), _LOG_ZERO, np.float32)
         for tag, score in self.words.get(word, ()):
             scores[tag] = score
         return scores
@@ -270,15 +270,15 @@ class Parser:
     def _of_span(self, chart, pairs, i, j):
         """Return the best score of each symbol over i..j by a binary rule."""
         left, right = chart
-        scores = np.full(len(self.names), _NOWHERE, np.float32)
+        scores = np.full(len(self.names), _LOG_ZERO, np.float32)
         if not pairs.size:
             return scores
         splits = left[i, :, i + 1 : j][self.left_row[pairs]]
         splits += right[j, :, i + 1 : j][self.right_row[pairs]]
-        best = np.full(len(self.left_row), _NOWHERE, np.float32)
+        best = np.full(len(self.left_row), _LOG_ZERO, np.float32)
         best[pairs] = splits.max(axis=1)
         of_rules = best[self.pair_of]
-        rules = np.flatnonzero(of_rules > _NOWHERE)
+        rules = np.flatnonzero(of_rules > _LOG_ZERO)
         np.maximum.at(
             scores, self.upper[rules], of_rules[rules] + self.score[rules]
         )
@@ -286,7 +286,7 @@ class Parser:
 
     def _tree(self, chart, words, symbol, i, j):
         """Return the best tree of a symbol over i..j, from the chart."""
-        best, choice = _NOWHERE, None
+        best, choice = _LOG_ZERO, None
         for above, chain in [(0.0, (symbol,)), *self.chains.get(symbol, ())]:
             score, parts = self._parts(chart, words, chain[-1], i, j)
             if above + score > best:
@@ -303,10 +303,10 @@ class Parser:
     def _parts(self, chart, words, symbol, i, j):
         """Return the best score of a symbol over i..j and its two children."""
         if j - i == 1:
-            return dict(self.words.get(words[i], ())).get(symbol, _NOWHERE), ()
+            return dict(self.words.get(words[i], ())).get(symbol, _LOG_ZERO), ()
         rules = self.rules_of.get(symbol)
         if not rules:
-            return _NOWHERE, ()
+            return _LOG_ZERO, ()
         left, right = chart
         pairs = self.pair_of[rules]
         scores = left[i, :, i + 1 : j][self.left_row[pairs]]

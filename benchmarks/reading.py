@@ -65,7 +65,7 @@ def parse_batches(files):
 
 
 def tokens_per_second(dataset, tokens):
-    """Read that many tokens after the first batch, and time it."""
+    """Return the speed of reading this many tokens after the first batch."""
     batches = iter(dataset)
     next(batches)
     start, count = time.perf_counter(), 0

@@ -1,6 +1,6 @@
 """The protocol between a benchmark and the sides that it compares.
 
-Each side is a process, possibly of another environment. Sides take turns, so
+Each side is a process, possibly in another environment. Sides take turns, so
 that changes in the speed of the machine affect all of them.
 """
 

@@ -27,7 +27,7 @@ class Model(nn.Module):
             batch_first=True,
         )
         self.dropout = nn.Dropout(0.1)
-        _drop_as_in_the_paper(self.transformer)
+        _limit_dropout(self.transformer)
         length = torch.arange(sizes["length"]).float()[:, None]
         frequency = torch.exp(
             torch.arange(0, size, 2).float() * (-math.log(10000.0) / size)
@@ -41,11 +41,11 @@ class Model(nn.Module):
         self.scale = math.sqrt(size)
 
     def embed(self, ids):
-        """Embedding times root d_model, plus position, dropped."""
+        """Return dropout of embeddings times sqrt(d_model) plus positions."""
         return self.dropout(self.embedding(ids) * self.scale + self.signal)
 
     def forward(self, source, target):
-        """Logits of `target` given `source`."""
+        """Return the logits of `target` given `source`."""
         padding = source == 0
         previous = nn.functional.pad(target, (1, 0))[:, :-1]
         hidden = self.transformer(
@@ -59,11 +59,11 @@ class Model(nn.Module):
         return nn.functional.linear(hidden, self.embedding.weight)
 
 
-def _drop_as_in_the_paper(transformer):
-    """Leaves dropout where section 5.4 has it: on sublayers' outputs.
+def _limit_dropout(transformer):
+    """Keep dropout only on the outputs of sublayers, as in section 5.4.
 
-    `nn.Transformer` drops inside the feed-forward network and on attention
-    weights besides, work that the other side does not do.
+    `nn.Transformer` also has dropout inside the feed-forward network and on
+    attention weights, which our side does not.
     """
     for module in transformer.modules():
         if isinstance(module, nn.MultiheadAttention):

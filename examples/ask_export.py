@@ -1,10 +1,10 @@
-"""Asks an exported model for translations, without t2t-lite.
+"""Translate with an exported model, without t2t-lite.
 
     python ask_export.py EXPORT_DIR "some text" "some more"
 
-Needs only TensorFlow and TF Text, as TensorFlow Serving has them. EXPORT_DIR is
-a version, or the folder of versions, of which it takes the newest, as the
-server does. Without texts, it reads lines from stdin.
+It requires only TensorFlow and TF Text, which TensorFlow Serving contains.
+EXPORT_DIR is a version, or a folder of versions, of which it loads the newest
+like the server. Without texts, it reads lines from stdin.
 """
 
 import logging
@@ -31,7 +31,7 @@ def main() -> None:
     texts = sys.argv[2:] or [line.rstrip("\n") for line in sys.stdin]
     if not texts:
         return
-    # What TensorFlow's libraries log before they read this stays.
+    # TensorFlow's libraries log some lines before they read this.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("absl").setLevel(logging.ERROR)
     import tensorflow as tf

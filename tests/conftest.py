@@ -1,4 +1,4 @@
-"""Fixtures that every test file may use; none of them loads TensorFlow."""
+"""Fixtures of all tests; importing this file does not load TensorFlow."""
 
 import importlib.util
 import os
@@ -17,8 +17,8 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as the commands do
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
-# A shell starts what runs in its background with Ctrl-C ignored, and so would
-# be the processes that tests start and stop.
+# A shell starts background processes with SIGINT ignored, and the processes
+# that tests start would inherit this.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -43,13 +43,13 @@ if importlib.util.find_spec("hypothesis"):  # not in Beam's environment
 
 @pytest.fixture(autouse=True)
 def _seed():
-    """Every test starts from the same state of Python's generator."""
+    """Seed Python's random generator before each test."""
     random.seed(0)
 
 
 @pytest.fixture
 def run_command(capfd):
-    """Runs a command in this process: `(exit code, stdout, stderr)`.
+    """Run a command in this process: `(exit code, stdout, stderr)`.
 
     `run_command("trainer", "--problem=...")` calls `t2t_lite.bin.trainer.main`.
     """
@@ -66,7 +66,7 @@ def run_command(capfd):
 
 @pytest.fixture
 def run_process():
-    """Runs a command in a process of its own: a CompletedProcess of text."""
+    """Run a command in a new process; return a CompletedProcess of text."""
 
     def run(module, *argv, **options):
         return subprocess.run(
@@ -91,12 +91,12 @@ def _chromium():
 
 @pytest.fixture
 def browser(_chromium):
-    """A Chromium, wide and light, that remembers nothing of other tests."""
+    """Return Chromium, 1280 pixels wide, without the state of other tests."""
     from support import browser
 
     _chromium.get("about:blank")
     browser.set_screen(_chromium, 1280)
-    browser.severe(_chromium)  # what others left
+    browser.severe(_chromium)  # discards errors of other tests
     return _chromium
 
 
@@ -142,7 +142,7 @@ def tiny_digits_set():
 
 @pytest.fixture(scope="session")
 def tiny_usr_dir(tmp_path_factory):
-    """A folder with a problem and a set that train in no time."""
+    """Return a folder with a problem and a set that train in seconds."""
     folder = tmp_path_factory.mktemp("tiny") / "usr"
     folder.mkdir()
     (folder / "tiny_digits.py").write_text(TINY_PROBLEM, encoding="utf-8")
@@ -151,7 +151,7 @@ def tiny_usr_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_flags(tiny_usr_dir):
-    """The trainer's flags of a tiny run; its data is shared, it is not."""
+    """Return the trainer's flags for a tiny run, without --output_dir."""
     return [
         "--problem=tiny_digits",
         "--hparams=tiny_digits_set",
@@ -162,7 +162,7 @@ def tiny_flags(tiny_usr_dir):
 
 @pytest.fixture(scope="session")
 def tiny_run(tiny_flags, tmp_path_factory):
-    """The folder of a run trained for four updates, saved at 2 and 4."""
+    """Return the folder of a run of four updates, saved at 2 and 4."""
     from t2t_lite.bin import trainer
 
     folder = tmp_path_factory.mktemp("run")
@@ -173,7 +173,7 @@ def tiny_run(tiny_flags, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_export(tiny_run, tmp_path_factory):
-    """The folder of an export of that run, moved after it was written.
+    """Return the folder of an export of `tiny_run`, moved after writing.
 
     It also holds folders that only look like versions.
     """
@@ -206,7 +206,7 @@ def decode(run_command, tiny_run, tmp_path):
 
 @pytest.fixture
 def without_mecab(monkeypatch):
-    """Makes the packages of Japanese and Korean impossible to import."""
+    """Make the packages for Japanese and Korean fail to import."""
     for name in ("MeCab", "mecab_ko"):
         monkeypatch.setitem(sys.modules, name, None)
     for name in ("ja", "ko"):
@@ -216,14 +216,14 @@ def without_mecab(monkeypatch):
 
 @pytest.fixture
 def forget_plugins(monkeypatch):
-    """Undoes what a test registers and imports."""
+    """Undo registrations and imports of a test."""
     from support.registries import keep_apart
 
     keep_apart(monkeypatch)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    known = set(sys.modules)
+    loaded = set(sys.modules)
     yield
-    for name in set(sys.modules) - known:
+    for name in set(sys.modules) - loaded:
         if name.startswith("usr_"):
             del sys.modules[name]
 
@@ -232,10 +232,10 @@ _OWN_PROCESS = "T2T_LITE_OWN_PROCESS"
 
 
 def pytest_pyfunc_call(pyfuncitem):
-    """Run a test marked `own_process` in a pytest of its own.
+    """Run a test marked `own_process` in a new pytest process.
 
-    A signal that such a test sends reaches no other test, and no callback that
-    another library has installed in this process.
+    Its signals do not reach other tests, or callbacks that other libraries have
+    installed in this process.
     """
     if not pyfuncitem.get_closest_marker("own_process"):
         return None
@@ -257,6 +257,6 @@ def pytest_pyfunc_call(pyfuncitem):
 
 
 def pytest_addoption(parser):
-    """How long, and from which seed, `system/test_chaos.py` goes on."""
+    """Add flags for the rounds and the seed of `system/test_chaos.py`."""
     parser.addoption("--rounds", type=int, default=40)
     parser.addoption("--chaos_seed", type=int, default=1)

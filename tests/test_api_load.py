@@ -25,7 +25,7 @@ def of_export(tiny_export):
     return t2t_lite.load(tiny_export)
 
 
-def test_a_text_gives_a_text_and_a_list_gives_a_list(of_run):
+def test_text_returns_a_text_and_list_returns_a_list(of_run):
     answers = of_run(TEXTS)
     assert len(answers) == 3
     assert answers[1] == ""
@@ -52,21 +52,21 @@ def test_search_options_are_keywords(of_run):
     assert plain.score == pytest.approx(greedy.score * penalty)
 
 
-def test_batches_replicas_and_compilation_change_no_answer(of_run, tiny_run):
+def test_batches_replicas_and_compilation_change_no_result(of_run, tiny_run):
     answers = of_run(TEXTS)
     assert of_run(TEXTS, batch_tokens=9) == answers
     assert t2t_lite.load(tiny_run, replicas=2)(TEXTS, batch_size=1) == answers
     assert t2t_lite.load(tiny_run, jit=True)(TEXTS) == answers
 
 
-def test_a_run_is_the_decoder_and_names_its_weights(of_run, tiny_run, decode):
+def test_run_equals_the_decoder_and_names_its_weights(of_run, tiny_run, decode):
     _, out, _ = decode(TEXTS)
     assert out == of_run(TEXTS)
     assert "tiny_digits, the average of 2 up to step 4" in repr(of_run)
     assert "step 2" in repr(t2t_lite.load(tiny_run, checkpoint=2))
 
 
-def test_an_export_answers_as_its_run(of_run, of_export, tiny_export):
+def test_export_translates_like_its_run(of_run, of_export, tiny_export):
     assert of_export(TEXTS) == of_run(TEXTS)
     assert of_export(TEXTS[0], batch_size=1) == of_run(TEXTS[0])
     assert of_export(TEXTS, mbr="chrf") == of_run(TEXTS, mbr="chrf")
@@ -80,7 +80,7 @@ def test_an_export_answers_as_its_run(of_run, of_export, tiny_export):
     assert str(tiny_export) in repr(of_export)
 
 
-def test_hypotheses_have_details_of_their_tokens_if_asked(of_run):
+def test_hypotheses_have_token_details_on_request(of_run):
     (found,) = of_run(TEXTS[0], nbest=1, token_scores=True, alignment="words")
     (plain,) = of_run(TEXTS[0], nbest=1)
     assert (found.text, found.tokens) == (plain.text, plain.tokens)
@@ -91,7 +91,7 @@ def test_hypotheses_have_details_of_their_tokens_if_asked(of_run):
     assert plain.token_log_probabilities is plain.alignment is None
 
 
-def test_mbr_returns_the_hypothesis_most_like_all_others(of_run):
+def test_mbr_returns_the_hypothesis_most_similar_to_all_others(of_run):
     found = of_run(TEXTS[0], nbest=4, mbr="chrf")
     assert of_run(TEXTS[0], mbr="chrf") == found[0].text  # of 4 beams
     utilities = [each.utility for each in found]
@@ -112,7 +112,7 @@ def test_given_pairs_are_scored(of_run):
     assert of_run.score([], []) == []
 
 
-def test_an_export_scores_as_its_run_does(of_run, of_export):
+def test_export_scores_like_its_run(of_run, of_export):
     sources = ["1 2", "3", "", "4 5 6\n"]
     targets = ["one two", "three", "", "one"]
     found = of_export.score(sources, targets, batch_size=3)
@@ -124,7 +124,7 @@ def test_an_export_scores_as_its_run_does(of_run, of_export):
         assert ours.pieces is ours.token_log_probabilities is None
 
 
-def test_a_truncated_text_is_logged(of_run, of_export, caplog):
+def test_truncated_text_is_logged(of_run, of_export, caplog):
     caplog.set_level("WARNING", logger="t2t_lite")
     for translator in (of_run, of_export):
         caplog.clear()
@@ -162,15 +162,13 @@ def test_a_truncated_text_is_logged(of_run, of_export, caplog):
         ),
     ],
 )
-def test_an_option_that_is_not_supported_is_named(
-    request, which, message, call
-):
+def test_invalid_argument_is_named_in_the_error(request, which, message, call):
     with pytest.raises(UsageError, match=message):
         call(request.getfixturevalue(which))
 
 
 @pytest.mark.parametrize("options", [{"usr_dir": "."}, {"jit": True}])
-def test_an_export_takes_no_options_of_runs(tiny_export, options):
+def test_export_accepts_no_options_of_runs(tiny_export, options):
     with pytest.raises(UsageError, match=next(iter(options))):
         t2t_lite.load(tiny_export, **options)
 
@@ -201,14 +199,14 @@ def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):
 @pytest.mark.parametrize(
     "texts", [None, b"x", 3, {"a": "b"}, ["a", None], [["a"]], [b"a\nb"]]
 )
-def test_what_is_not_text_is_named_in_one_line(of_run, texts):
+def test_input_that_is_not_text_is_named_in_one_line(of_run, texts):
     for call in (of_run, lambda x: of_run.score(x, x), of_run.attention):
         with pytest.raises(UsageError, match=r"^A text must be a str; got .+$"):
             call(texts)
 
 
-def error_in_a_fork(function):
-    """The message of the error of a function in a forked process."""
+def error_in_fork(function):
+    """Return the error message of a function in a forked process."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -225,10 +223,10 @@ def error_in_a_fork(function):
     return message
 
 
-def test_a_translator_stays_in_its_process(of_run, of_export, tiny_run):
-    assert "spawn" in error_in_a_fork(lambda: of_run("1"))
-    assert "spawn" in error_in_a_fork(lambda: of_export.score("1", "1"))
-    assert "spawn" in error_in_a_fork(lambda: t2t_lite.load(tiny_run))
+def test_translator_cannot_be_forked_or_copied(of_run, of_export, tiny_run):
+    assert "spawn" in error_in_fork(lambda: of_run("1"))
+    assert "spawn" in error_in_fork(lambda: of_export.score("1", "1"))
+    assert "spawn" in error_in_fork(lambda: t2t_lite.load(tiny_run))
     for copy_of in (pickle.dumps, copy.deepcopy):
         with pytest.raises(UsageError, match="load"):
             copy_of(of_run)

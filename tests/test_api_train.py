@@ -1,4 +1,4 @@
-"""`t2t_lite.train` does what the command does."""
+"""`t2t_lite.train` trains like the command."""
 
 import dataclasses
 import json
@@ -35,7 +35,7 @@ def trained(tiny_run, tiny_usr_dir, tmp_path_factory):
     return runs[0]
 
 
-def test_a_call_trains_the_weights_of_the_command(trained, tiny_run):
+def test_call_trains_the_same_weights_as_the_command(trained, tiny_run):
     from t2t_lite.training.run import Run
 
     ours, found = trained.load_model()
@@ -45,10 +45,10 @@ def test_a_call_trains_the_weights_of_the_command(trained, tiny_run):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
-def test_a_run_tells_how_far_it_has_come(trained):
+def test_run_reports_its_progress(trained):
     from t2t_lite.training.run import Run
 
-    run = Run.open(trained)  # a run is as good as its path
+    run = Run.open(trained)  # a Run instead of its path
     assert run.progress == trained.progress
     assert run.progress.step == run.progress.best["step"] == 4
     assert run.progress.average.name == "average-2-step-00000004"
@@ -71,12 +71,12 @@ def test_problem_and_hparams_may_be_objects(trained, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_values_without_a_name_have_no_default_folder(trained):
+def test_unnamed_values_have_no_default_folder(trained):
     with pytest.raises(UsageError, match="output_dir is required"):
         t2t_lite.train(trained.problem, trained.hparams)
 
 
-def test_a_problem_that_no_later_command_would_find_is_refused():
+def test_unregistered_problem_is_refused():
     class Nameless(t2t_lite.Problem):
         pass
 
@@ -107,7 +107,7 @@ def test_unknown_names_are_wrong_usage(given, message):
         ({"keep_bset": 2}, "Did you mean keep_best"),
     ],
 )
-def test_values_that_mean_nothing_are_wrong_usage(options, message):
+def test_invalid_options_are_wrong_usage(options, message):
     with pytest.raises(UsageError, match=message):
         t2t_lite.train("spellout_ende", "transformer_toy", **options)
 
@@ -122,7 +122,7 @@ def test_every_option_is_a_flag_and_documented():
         assert f" {field.name}: {field.metadata['help'][:20]}" in (documented)
 
 
-def test_the_name_of_a_folder_is_text():
+def test_name_of_a_folder_must_be_utf8():
     with pytest.raises(UsageError, match="output_dir must be .* in UTF-8"):
         t2t_lite.train(output_dir="/a/b\udcff")
 

@@ -1,4 +1,4 @@
-"""Errors of the system and of TensorFlow become one clause."""
+"""Errors of the system and of TensorFlow are formatted as one line."""
 
 import errno
 import os
@@ -9,12 +9,12 @@ import tensorflow as tf
 from t2t_lite.errors import UsageError, format_error
 
 
-def of_system(number):
+def os_error(number):
     return OSError(number, os.strerror(number), "/data/x")
 
 
-def of_graph():
-    """An error that a graph raises, with the names of its nodes."""
+def graph_error():
+    """Return an error of a graph, whose message has names of nodes."""
     any_rows = tf.TensorSpec([None, None], tf.float32)
 
     @tf.function(input_signature=[any_rows, any_rows])
@@ -29,10 +29,10 @@ def of_graph():
 @pytest.mark.parametrize(
     ("error", "begin", "end"),
     [
-        (of_system(errno.ENOSPC), "/data/x: No space", "same command again"),
-        (of_system(errno.EROFS), "/data/x: Read-only", "can be written to"),
-        (of_system(errno.ENAMETOOLONG), "/data/x: File", "shorter name"),
-        (of_system(errno.EISDIR), "/data/x: Is a directory", "Is a directory"),
+        (os_error(errno.ENOSPC), "/data/x: No space", "same command again"),
+        (os_error(errno.EROFS), "/data/x: Read-only", "can be written to"),
+        (os_error(errno.ENAMETOOLONG), "/data/x: File", "shorter name"),
+        (os_error(errno.EISDIR), "/data/x: Is a directory", "Is a directory"),
         (MemoryError(), "out of memory: ", "`beam_size`"),
         (ValueError("bad\nworse"), "ValueError: bad", "bad"),
         (KeyError(), "KeyError", "KeyError"),
@@ -54,11 +54,11 @@ def of_graph():
             "out of memory: ",
             "`beam_size`",
         ),
-        (of_graph, "", ""),
+        (graph_error, "", ""),
     ],
 )
-def test_errors_are_one_clause_and_what_to_do(error, begin, end):
-    words = format_error(error() if error is of_graph else error)
-    assert words.startswith(begin) and words.endswith(end)
+def test_errors_are_one_line_with_advice(error, begin, end):
+    message = format_error(error() if error is graph_error else error)
+    assert message.startswith(begin) and message.endswith(end)
     for part in ("\n", "{{", "[Op:", "[["):
-        assert part not in words
+        assert part not in message

@@ -1,4 +1,4 @@
-"""Files and folders are complete or not there, and leftovers are swept."""
+"""Atomic writes of files and folders, and removal of leftovers."""
 
 import io
 import os
@@ -24,7 +24,7 @@ def test_a_file_keeps_its_old_content_until_the_new_one_is_complete(tmp_path):
 
 
 @pytest.mark.parametrize("write", [files.write_file, files.write_folder])
-def test_a_failure_leaves_nothing_new(tmp_path, write):
+def test_failed_write_leaves_nothing(tmp_path, write):
     with pytest.raises(ZeroDivisionError), write(tmp_path / "new"):
         1 / 0  # noqa: B018 (it fails)
     assert not names_in(tmp_path)
@@ -38,7 +38,7 @@ def test_a_pipe_is_not_replaced(tmp_path):
     assert path.is_fifo() and os.listdir(tmp_path) == ["pipe"]
 
 
-def test_an_error_names_the_file_and_not_its_hidden_name(tmp_path):
+def test_error_names_the_file_and_not_the_temporary_file(tmp_path):
     path = tmp_path / "none" / "file"
     with pytest.raises(FileNotFoundError) as error, files.write_file(path):
         pass
@@ -46,7 +46,7 @@ def test_an_error_names_the_file_and_not_its_hidden_name(tmp_path):
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_folder_replaces_another_only_where_it_may(tmp_path, replace):
+def test_folder_replaces_another_only_if_allowed(tmp_path, replace):
     path = tmp_path / "folder"
     for name in ("one", "two"):
         try:
@@ -59,7 +59,7 @@ def test_a_folder_replaces_another_only_where_it_may(tmp_path, replace):
     assert names_in(tmp_path) == {"folder"}
 
 
-def test_leftovers_are_swept_all_or_those_of_one_name(tmp_path):
+def test_leftovers_of_one_name_or_all_are_removed(tmp_path):
     keep = {".a.lock", "b.tmp", ".text.incomplete"}
     for name in (*keep, ".a[1].123.tmp"):
         (tmp_path / name).touch()

@@ -1,4 +1,4 @@
-"""Dependencies point down, light modules stay light, a wheel is complete."""
+"""Layers of imports, light modules, limits of size and files of the wheel."""
 
 import ast
 import graphlib
@@ -15,9 +15,9 @@ import pytest
 import t2t_lite
 from support.places import ROOT
 
-ROOMS = ("t2t_lite", "problems", "hparams", "bin")
-# The rooms from the top down: a module imports from its own row and from rows
-# below it. A module that is not named is in the row of its folder.
+FOLDERS = ("t2t_lite", "problems", "hparams", "bin")
+# Layers from top to bottom: a module may import from its row and the rows
+# below. A module that is not listed is in the row of its folder.
 ROWS = (
     ("bin",),
     ("problems", "hparams"),
@@ -54,14 +54,14 @@ SCRIPTS = metadata.distribution("t2t-lite").entry_points.select(
 )
 
 
-def files_of(*rooms):
-    files = [file for room in rooms for file in (ROOT / room).rglob("*.py")]
+def files_of(*names):
+    files = [file for folder in names for file in (ROOT / folder).rglob("*.py")]
     assert files
     return files
 
 
 def imports_of(file):
-    """Every module that a file imports, at any depth of its code."""
+    """Yield all modules that a file imports, also inside functions."""
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -72,14 +72,14 @@ def imports_of(file):
 
 
 def modules():
-    """The files of the package by their dotted names inside it."""
+    """Return the files of the package by module, without `t2t_lite.`."""
     found = {}
-    for room in ROOMS:
-        for file in files_of(room):
+    for folder in FOLDERS:
+        for file in files_of(folder):
             path = file.relative_to(ROOT).with_suffix("").parts
-            name = ".".join(path[room == "t2t_lite" :])
+            name = ".".join(path[folder == "t2t_lite" :])
             found[name.removesuffix(".__init__")] = file
-    del found["__init__"]  # the front door, which loads by name
+    del found["__init__"]  # the public API, which imports lazily
     return found
 
 
@@ -91,13 +91,13 @@ def row_of(module):
     return rows[module]
 
 
-def test_imports_point_down_and_never_in_a_circle():
-    known, below = modules(), {}
-    for module, file in known.items():
+def test_imports_point_down_without_cycles():
+    all_modules, below = modules(), {}
+    for module, file in all_modules.items():
         names = {name.removeprefix("t2t_lite.") for name in imports_of(file)}
-        for name in names & known.keys():
+        for name in names & all_modules.keys():
             assert row_of(module) <= row_of(name), f"{module} imports {name}"
-            if not f"{name}.".startswith(f"{module}."):  # its own files
+            if not f"{name}.".startswith(f"{module}."):  # not a submodule
                 below.setdefault(module, set()).add(name)
     graphlib.TopologicalSorter(below).prepare()  # raises CycleError
 
@@ -111,23 +111,23 @@ def offenders(files, forbidden):
     ]
 
 
-def test_each_module_has_one_name_and_the_model_only_keras():
-    # The package of problems is t2t_lite.problems, and so on.
-    assert not offenders(files_of(*ROOMS), ("tests", *ROOMS[1:]))
-    assert not offenders(files_of("tests"), ROOMS[1:])
+def test_modules_have_one_name_and_the_model_uses_only_keras():
+    # The folder problems is imported as t2t_lite.problems, and so on.
+    assert not offenders(files_of(*FOLDERS), ("tests", *FOLDERS[1:]))
+    assert not offenders(files_of("tests"), FOLDERS[1:])
     model = files_of("t2t_lite/model", "t2t_lite/decoding/search")
     assert not offenders(model, ("tensorflow", "tensorflow_text", "numpy"))
 
 
-def test_the_engine_names_no_language_or_corpus():
+def test_engine_names_no_language_or_corpus():
     for file in files_of("t2t_lite"):
         text = file.read_text(encoding="utf-8").lower()
         for name in ("multi30k", "spellout", "german", "french"):
             assert name not in text, file
 
 
-def test_the_engine_names_options_and_commands_name_flags():
-    # The card shows a command line; Beam's own flags are Beam's.
+def test_engine_names_options_and_no_flags():
+    # The card shows a command line, and apache_beam uses Beam's flags.
     allowed = ("model_card", "apache_beam")
     for file in files_of("t2t_lite"):
         if file.stem not in allowed:
@@ -141,15 +141,15 @@ def count_lines(files):
 
 
 def test_the_code_stays_within_its_budget():
-    package, uncounted = files_of(*ROOMS), ("pcfg", "parsing_baselines")
+    package, uncounted = files_of(*FOLDERS), ("pcfg", "parsing_baselines")
     benchmarks = [f for f in files_of("benchmarks") if f.stem not in uncounted]
     assert len(package) <= 170
     assert count_lines(package) <= 27_000
-    assert count_lines(files_of("tests")) <= 26_650
+    assert count_lines(files_of("tests")) <= 26_600
     assert count_lines(benchmarks) <= 1_800
 
 
-def test_a_plain_install_needs_few_packages():
+def test_plain_install_requires_few_packages():
     requirements = metadata.requires("t2t-lite")
     plain = [name for name in requirements if "extra ==" not in name]
     assert 0 < len(plain) <= 18, plain
@@ -176,7 +176,7 @@ def test_light_modules_load_nothing_heavy():
         f"for name in {light!r}:\n"
         "    importlib.import_module(f't2t_lite.{name}')\n"
         f"    assert not set({HEAVY!r}) & set(sys.modules), name\n"
-        "import t2t_lite.data.bucketing\n"  # which is noticed
+        "import t2t_lite.data.bucketing\n"  # loads numpy
         "assert 'numpy' in sys.modules\n"
     )
 
@@ -207,11 +207,11 @@ def test_public_names_are_listed_and_unknown_ones_refused():
 
 
 @pytest.mark.slow
-def test_wheel_holds_every_room_and_no_generic_name(tmp_path):
+def test_wheel_contains_all_files_in_one_package(tmp_path):
     copy = tmp_path / "checkout"  # a build leaves nothing in the checkout
     ignored = shutil.ignore_patterns("__pycache__")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, copy / room, ignore=ignored)
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
     for file in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, copy)
     subprocess.run(
@@ -224,7 +224,7 @@ def test_wheel_holds_every_room_and_no_generic_name(tmp_path):
     tops = {name.split("/")[0] for name in names}
     assert tops == {"t2t_lite", f"t2t_lite-{t2t_lite.__version__}.dist-info"}
     shown = ROOT.glob("t2t_lite/serving/page/static/*.[hcjs]*")
-    for file in (*files_of(*ROOMS), *shown):
+    for file in (*files_of(*FOLDERS), *shown):
         path = str(file.relative_to(ROOT))
         inside = path if path.startswith("t2t_lite/") else f"t2t_lite/{path}"
         assert inside in names

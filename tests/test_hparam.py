@@ -1,4 +1,4 @@
-"""HParams: typed, validated, overridden without surprises."""
+"""HParams: types, validation and overrides."""
 
 import dataclasses
 
@@ -31,29 +31,29 @@ def test_override_reads_every_type():
     assert type(hparams.learning_rate) is float
 
 
-def test_depths_given_need_no_heads_that_divide():
+def test_explicit_depths_allow_any_number_of_heads():
     hparams = HParams(num_heads=7, key_depth=16, value_depth=24)
     assert hparams.override("key_depth=none,num_heads=8").key_depth is None
 
 
-def test_odd_sizes_go_with_sines_first():
+def test_odd_sizes_are_valid_without_interleaved_positions():
     odd = "hidden_size=9,num_heads=3,position_encoding="
     for positions in ("concatenated", "learned", "none"):
         assert HParams().override(odd + positions).hidden_size == 9
 
 
-def test_each_stack_may_have_layers_of_its_own():
+def test_each_stack_may_have_its_own_number_of_layers():
     assert HParams(num_hidden_layers=3).num_layers == (3, 3)
     assert HParams(num_decoder_layers=2).num_layers == (6, 2)
     assert HParams(num_encoder_layers=1).num_layers == (1, 6)
 
 
-def test_the_models_vocabulary_is_rounded_up():
+def test_vocabulary_of_the_model_is_rounded_up():
     assert HParams().vocab_sizes(17, 23) == (17, 23)
     assert HParams(vocab_divisor=8).vocab_sizes(17, 24) == (24, 24)
 
 
-def test_override_of_nothing_changes_nothing():
+def test_empty_override_changes_nothing():
     assert HParams().override("") == HParams()
 
 

@@ -108,7 +108,7 @@ def test_fit_reduces_the_loss_and_presets_keep_everything(translator, tmp_path):
     losses = task.fit(pairs, batch_size=50, epochs=3, verbose=0).history["loss"]
     assert losses[2] < losses[1] < losses[0]
     task.save_to_preset(str(tmp_path))
-    # The class in a preset is known without its name.
+    # The preset stores its class.
     same = keras_hub.models.Seq2SeqLM.from_preset(str(tmp_path))
     assert type(same) is T2TSeq2SeqLM
     assert same.get_config() == task.get_config() | {"name": same.name}
@@ -119,7 +119,7 @@ def test_fit_reduces_the_loss_and_presets_keep_everything(translator, tmp_path):
     )
 
 
-def test_the_logits_are_those_of_the_model(model, translator):
+def test_logits_equal_those_of_the_model(model, translator):
     pairs = {"encoder_text": LINES[:8], "decoder_text": LINES[8:16]}
     features, targets, _ = model.preprocessor(pairs)
     encoded, *_ = translator.encode_pairs(*map(tf.constant, pairs.values()))
@@ -134,7 +134,7 @@ def test_the_logits_are_those_of_the_model(model, translator):
     assert states.shape == (8, 20, 16)
 
 
-def test_what_a_preset_cannot_express_is_refused(translator, encoder, tmp_path):
+def test_two_vocabularies_are_refused(translator, encoder, tmp_path):
     other = train_encoder(tmp_path)
     with pytest.raises(UsageError, match="one vocabulary"):
         T2TSeq2SeqLM.from_translator(

@@ -1,4 +1,4 @@
-"""Everything that sees text of users takes linear time, whatever the text."""
+"""Functions that read text of users take linear time for any text."""
 
 import time
 import timeit
@@ -30,9 +30,9 @@ TREES = {
 
 
 def check(work, make, n=N):
-    """Compare the times for n and 10 n; ten times as much is a hundredth."""
+    """Compare the times for n and 10 n, which differ 100-fold if quadratic."""
     few, many = make(n), make(10 * n)
-    work(few)  # what is done only once
+    work(few)  # one-time setup
 
     def measure(text):
         clock = time.process_time
@@ -41,8 +41,8 @@ def check(work, make, n=N):
     assert measure(many) < 30 * measure(few) + 0.3
 
 
-def ours(work):
-    """Return `work`, whose errors are results, too."""
+def safe(work):
+    """Return `work` with its T2TLiteErrors ignored."""
 
     def run(text):
         try:
@@ -54,7 +54,7 @@ def ours(work):
 
 
 @pytest.mark.parametrize("part", RUNS)
-def test_texts(part):
+def test_text_functions_take_linear_time(part):
     def work(text):
         for language in ("en", "zh"):
             sentence_splitter(language)(text)
@@ -81,33 +81,33 @@ def test_texts(part):
         (lambda text: Request.parse(f'{{"{text}": 1}}'), "a"),
     ],
 )
-def test_names(work, part):
-    check(ours(work), lambda n: f"{part * n}!", 4 * N)
+def test_parsers_of_names_take_linear_time(work, part):
+    check(safe(work), lambda n: f"{part * n}!", 4 * N)
 
 
 @pytest.mark.parametrize("shape", TREES)
-def test_trees(shape):
+def test_tree_functions_take_linear_time(shape):
     def work(line):
         score_lines([line], [line])
         for tree in trees.parse_trees([line]):
             trees.format_tree(tree)
             tokens = linearize(trees.strip_annotation(tree))
             delinearize(tokens, trees.words(tree))
-            # Half of the brackets are missing, or have other labels.
+            # Half of the closing brackets are missing, or all labels differ.
             delinearize(tokens[: len(tokens) * 3 // 4], ["b"])
             delinearize([x.replace(")", ")Z") for x in tokens], ["b"])
 
-    check(ours(work), TREES[shape], N // 2)
+    check(safe(work), TREES[shape], N // 2)
 
 
 @pytest.mark.parametrize(
     "part", ["<seg>", "<seg", "</seg>", "&#1", "&", "<", "<tu>", "<tu/>", "]]>"]
 )
-def test_markup(tmp_path, part):
+def test_markup_parsers_take_linear_time(tmp_path, part):
     def work(content):
         for name in ("a.sgm", "a.tmx"):
             (tmp_path / name).write_text(f"<tmx><body>{content}")
-        ours(lambda path: list(read_parallel(path, path)))(tmp_path / "a.sgm")
-        ours(lambda path: list(read_tmx(path, "a", "b")))(tmp_path / "a.tmx")
+        safe(lambda path: list(read_parallel(path, path)))(tmp_path / "a.sgm")
+        safe(lambda path: list(read_tmx(path, "a", "b")))(tmp_path / "a.tmx")
 
     check(work, lambda n: part * n, 4 * N)

@@ -1,4 +1,4 @@
-"""Problems and sets come from this package, installed ones and a user's."""
+"""Plugins: built-in ones, installed packages and folders of users."""
 
 import importlib.metadata
 import os
@@ -29,7 +29,7 @@ def write(folder, **files):
     return folder
 
 
-def test_built_in_declarations_come_through_the_entry_points():
+def test_built_in_problems_and_sets_are_entry_points():
     assert "transformer_base" in registry.hparams_names()
     assert "spellout_ende" in registry.problem_names()
 
@@ -116,7 +116,7 @@ def install(tmp_path, monkeypatch):
         ("import sys\nsys.exit(3)\n", "usr_a.py:2: SystemExit: 3"),
     ],
 )
-def test_a_broken_installed_plugin_is_a_warning_and_the_others_load(
+def test_broken_plugin_is_a_warning_and_the_others_load(
     install, capsys, code, told
 ):
     install(usr_a=code, usr_b=HPARAMS.format("usr_works"))
@@ -127,7 +127,7 @@ def test_a_broken_installed_plugin_is_a_warning_and_the_others_load(
     assert {"usr_works", "transformer_base"} <= set(registry.hparams_names())
 
 
-def test_an_unknown_name_may_be_of_the_plugin_that_is_broken(
+def test_error_for_an_unknown_name_names_the_broken_plugin(
     install, run_command
 ):
     install(usr_a="1 / 0\n")
@@ -151,7 +151,7 @@ def test_a_plugin_cannot_take_a_built_in_name(run_process, tmp_path):
     assert "the_usr_a" in line and "twice" in line
 
 
-def test_a_built_in_module_that_is_broken_is_an_error(monkeypatch):
+def test_broken_built_in_module_is_an_error(monkeypatch):
     entry = importlib.metadata.EntryPoint(
         "problems", "t2t_lite.no_such_module", plugins.GROUP
     )

@@ -1,4 +1,4 @@
-"""Progress: a live line on a terminal, a line now and then elsewhere."""
+"""Progress: a live line on a terminal, otherwise a line every 30 seconds."""
 
 import io
 import sys
@@ -29,7 +29,7 @@ def test_a_duration_has_its_two_largest_units(seconds, text):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that a test sets."""
+    """Replace time.monotonic by a clock that tests set."""
     clock = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
     return clock
@@ -40,7 +40,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_elsewhere_a_counter_writes_a_line_every_half_minute(capsys, clock):
+def test_counter_without_a_terminal_writes_a_line_every_30_s(capsys, clock):
     with Counter("toy", "pairs", total=30_000) as counter:
         for clock.seconds in range(0, 75, 5):
             counter.advance(1000)
@@ -50,7 +50,7 @@ def test_elsewhere_a_counter_writes_a_line_every_half_minute(capsys, clock):
     ]
 
 
-def test_on_a_terminal_a_counter_is_live(monkeypatch, clock):
+def test_counter_on_a_terminal_is_live(monkeypatch, clock):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
     with Counter("file.gz", "MB", total=40) as counter:
@@ -61,7 +61,7 @@ def test_on_a_terminal_a_counter_is_live(monkeypatch, clock):
         assert part in shown
 
 
-def test_a_silent_counter_is_silent(monkeypatch, clock):
+def test_hidden_counter_writes_nothing(monkeypatch, clock):
     monkeypatch.setattr(sys, "stderr", Terminal())
     with Counter("toy train", "pairs", shown=False) as counter:
         clock.seconds = 99
@@ -69,12 +69,12 @@ def test_a_silent_counter_is_silent(monkeypatch, clock):
     assert not sys.stderr.getvalue()
 
 
-def test_the_time_left_follows_from_the_speed_since_the_start(clock):
+def test_time_left_uses_the_speed_after_the_first_update(clock):
     line = Counter("", total=1100, done=90, stream=io.StringIO())
     assert line.time_left == "-:--:--"
     for clock.seconds, done in ((50, 91), (55, 96), (59, 100)):
         line.update("", done)
-    # The first update says nothing of the speed: it may make graphs.
+    # The first update does not count: it may trace graphs.
     assert line.time_left == "0:16:40"
     line.update("", 1100)
     assert line.time_left == "0:00:00"

@@ -1,4 +1,4 @@
-"""The registries check what they take and explain what they lack."""
+"""Registries: checks of registrations, and errors for unknown names."""
 
 import dataclasses
 from typing import Annotated
@@ -33,7 +33,7 @@ class Digits(Problem):
 
 
 @empty
-def test_a_problem_is_found_in_both_directions_with_its_options():
+def test_problem_is_found_in_both_directions_with_options():
     registry.register_problem("some_digits")(Digits)
     for name in ("some_digits", "some_digits_rev"):
         problem = registry.problem(name, {"folds": 3})
@@ -94,7 +94,7 @@ def test_wrong_types_are_refused():
         (lambda x: registry.problem("some_digits", {x: 3}), "fold", "folds"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_near_ones(find, name, near):
+def test_unknown_name_suggests_similar_ones(find, name, near):
     registry.register_problem("some_digits")(Digits)
     with pytest.raises(UsageError, match=near):
         find(name)

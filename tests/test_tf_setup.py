@@ -1,4 +1,4 @@
-"""TensorFlow starts with our settings, and without its messages."""
+"""TensorFlow starts with our settings and without messages."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from t2t_lite import tf_setup
 from t2t_lite.errors import T2TLiteError
 
 
-def test_keras_on_another_backend_is_refused(monkeypatch):
+def test_keras_with_another_backend_is_refused(monkeypatch):
     backend = types.SimpleNamespace(backend=lambda: "jax")
     keras = types.SimpleNamespace(backend=backend)
     monkeypatch.setitem(sys.modules, "keras", keras)
@@ -24,7 +24,7 @@ def test_keras_on_another_backend_is_refused(monkeypatch):
     [(None, True, True), ("0", True, False), ("1", False, False)]
     + [(None, None, False), ("1", None, True)],
 )
-def test_a_silent_start_says_whether_weights_are_frozen(
+def test_argument_and_environment_freeze_weights(
     monkeypatch, environment, asked, fixed
 ):
     monkeypatch.delenv("TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", raising=False)

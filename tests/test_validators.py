@@ -1,4 +1,4 @@
-"""Values that people give, on a command line, in Python or in JSON."""
+"""Validation of values from command lines, Python and JSON."""
 
 import dataclasses
 from typing import Annotated, Literal
@@ -21,19 +21,19 @@ from t2t_lite.validators import (
 )
 
 
-def test_values_are_text_by_key():
+def test_key_values_are_parsed_as_text():
     given = " a = 1 ,b=x=y,, c="
     assert parse_key_values(given, "it") == {"a": "1", "b": "x=y", "c": ""}
     assert parse_key_values("", "it") == {}
 
 
-def test_keys_may_stand_alone_where_they_are_allowed_to():
+def test_keys_without_values_are_true_if_allowed():
     pairs = parse_key_values("a,b=2", "filters", allow_bare_keys=True)
     assert pairs == {"a": "true", "b": "2"}
 
 
 @pytest.mark.parametrize("given", ["a", "=1", "a=1,a=2"])
-def test_another_form_is_refused_with_its_name(given):
+def test_invalid_key_values_are_refused(given):
     with pytest.raises(UsageError, match=f"--changes .*'{given}'"):
         parse_key_values(given, "--changes")
 
@@ -57,7 +57,7 @@ def test_another_form_is_refused_with_its_name(given):
         (file_path, "/a/../b", "/b"),
     ],
 )
-def test_a_value_or_its_text_is_parsed(validator, value, kept):
+def test_value_or_its_text_is_parsed(validator, value, kept):
     assert validator(value) == kept
     assert type(validator(value)) is type(kept)
 
@@ -77,7 +77,7 @@ def test_a_value_or_its_text_is_parsed(validator, value, kept):
         (file_path, ["", 3], "a path"),
     ],
 )
-def test_any_other_value_is_refused_with_the_rule(validator, values, rule):
+def test_invalid_value_is_refused_with_the_rule(validator, values, rule):
     for value in values:
         with pytest.raises(ValueError, match=rule):
             validator(value)
@@ -92,7 +92,7 @@ class Settings:
     share: Annotated[float, real(at_least=0)] | None = setting(None, "a share")
 
 
-def test_the_fields_of_a_dataclass_are_parsed():
+def test_fields_of_a_dataclass_are_parsed():
     made = Settings(size="5", depth="none", kind="b", on="true", share="0.5")
     assert not validate(made)
     assert made == Settings(5, None, "b", True, 0.5)
@@ -102,7 +102,7 @@ def test_the_fields_of_a_dataclass_are_parsed():
     "field",
     [{"size": 0}, {"depth": 0}, {"kind": "c"}, {"on": 2}, {"share": -1}],
 )
-def test_a_field_that_breaks_its_rule_is_named(field):
+def test_invalid_field_is_named(field):
     (name,) = field
     with pytest.raises(UsageError, match=f"{name} must be .*; got"):
         validate(Settings(**field))

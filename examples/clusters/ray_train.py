@@ -1,12 +1,12 @@
-"""Train a run with Ray Train, which starts lost workers again.
+"""Train a run with Ray Train, which restarts lost workers.
 
     python examples/clusters/ray_train.py --num_workers=2 --gpus_per_worker=8 \
       '{"problem": "wmt_ende", "hparams": "transformer_big",
         "data_dir": "/shared/data", "output_dir": "/shared/runs/ende"}'
 
 The JSON object holds parameters of `t2t_lite.train`. Ray sets TF_CONFIG on each
-worker; both folders must be shared by all of them. After a failure Ray starts
-all workers again, and they resume from the last checkpoint.
+worker; both folders must be shared by all of them. After a failure, Ray
+restarts all workers, and they resume from the last checkpoint.
 """
 
 import argparse

@@ -10,11 +10,11 @@
 #SBATCH --time=24:00:00
 #SBATCH --requeue
 #SBATCH --open-mode=append
-# Two minutes before the time is up all workers save, and exit with 75.
+# All workers save two minutes before the time limit and exit with 75.
 #SBATCH --signal=TERM@120
 
 # The trainers read the addresses of all workers from SLURM's variables. They
-# stop by themselves when one of them is lost.
+# stop if one of them is lost.
 srun --kill-on-bad-exit=0 t2t-lite-trainer "$@"
 code=$?
 

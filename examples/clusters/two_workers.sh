@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two workers on one machine, to try what a cluster does:
+# Two workers on one machine, to try out a cluster:
 #   sh examples/clusters/two_workers.sh --problem=spellout_ende \
 #     --hparams=transformer_quickstart
 workers=localhost:2222,localhost:2223

@@ -146,14 +146,14 @@ def plot(scores, path: pathlib.Path) -> None:
     from matplotlib.figure import Figure
 
     rows = [row for row in ROWS[1:] if row[0] in scores]
-    base, places = scores[BASE[0]]["perplexity"], range(len(rows))
+    base, ys = scores[BASE[0]]["perplexity"], range(len(rows))
     ours = [100 * (scores[row[0]]["perplexity"] / base - 1) for row in rows]
     theirs = [100 * ((row[2] or BASE[2]) / BASE[2] - 1) for row in rows]
     figure = Figure((8, 1.2 + 0.3 * len(rows)), layout="constrained")
     axes = figure.add_subplot()
-    axes.barh([p - 0.2 for p in places], ours, 0.4, label="ours, Multi30k")
-    axes.barh([p + 0.2 for p in places], theirs, 0.4, label="paper, newstest")
-    axes.set_yticks(places, [row[1] for row in rows])
+    axes.barh([p - 0.2 for p in ys], ours, 0.4, label="ours, Multi30k")
+    axes.barh([p + 0.2 for p in ys], theirs, 0.4, label="paper, newstest")
+    axes.set_yticks(ys, [row[1] for row in rows])
     axes.invert_yaxis()
     axes.set_xlabel("dev perplexity compared with the base model, %")
     axes.axvline(0, color="black", linewidth=0.8)

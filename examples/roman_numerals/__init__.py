@@ -1,4 +1,4 @@
-"""A problem of your own: importing this package registers what it declares."""
+"""A problem of your own, which is registered by importing this package."""
 
 from . import hparams, problem
 

@@ -1,4 +1,4 @@
-"""The page of a run's attention: what is in it, and how it behaves."""
+"""The attention page of a run: its data, and its behavior in a browser."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def test_every_word_layer_and_head_is_in_the_page(page):
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-2)
 
 
-def test_without_a_target_it_is_the_models_own(run_command, tiny_run, decode):
+def test_default_target_is_the_translation(run_command, tiny_run, decode):
     flags = [f"--output_dir={tiny_run}", "--text=1 2"]
     code, out, _ = run_command("attention", *flags)
     path = tiny_run / "attention.html"
@@ -54,7 +54,7 @@ def test_without_a_target_it_is_the_models_own(run_command, tiny_run, decode):
     assert data_of(path.read_text("utf-8"))["texts"] == ["1 2", translation]
 
 
-def test_the_page_loads_nothing_and_a_text_cannot_end_its_script(page):
+def test_the_page_loads_nothing_and_escapes_its_texts(page):
     text = page.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
     assert not re.findall(r"https?:|src=|href=|@import|url\(", text)
     hostile = "</script><script>alert(1)</script>"
@@ -81,7 +81,7 @@ def test_texts_of_a_wrong_length_are_refused(
 
 
 def _lines(browser):
-    """The lines drawn, as (head, row, column) and their strength."""
+    """Return the opacity of each drawn line by (head, row, column)."""
     return {
         tuple(
             int(line.get_attribute(f"data-{key}"))
@@ -97,7 +97,7 @@ def _press(browser, fieldset, label):
     button.click()
 
 
-def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
+def test_lines_in_a_browser_follow_the_view_the_heads_and_the_word(
     browser, page
 ):
     from selenium.webdriver.common.keys import Keys
@@ -108,9 +108,9 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
     def weights(view, heads=(0, 1)):
         layer = np.array(data[view])[0]
         return {
-            (head, *place): weight
+            (head, *index): weight
             for head in heads
-            for place, weight in np.ndenumerate(layer[head])
+            for index, weight in np.ndenumerate(layer[head])
             if weight >= 0.02
         }
 
@@ -132,14 +132,14 @@ def test_in_a_browser_lines_follow_the_view_the_heads_and_the_word(
 
 
 @pytest.mark.parametrize("width", [320, 1280])
-def test_in_a_browser_of_any_width_nothing_is_cut_off(browser, tmp_path, width):
+def test_the_page_fits_narrow_and_wide_screens(browser, tmp_path, width):
     long = ["⟨start⟩", "Donaudampfschifffahrtsgesellschaft", "m" * 60]
     weights = np.full([6, 16, 3, 3], 1 / 3)
     attention = Attention(tuple(long[1:]), long, long, *[weights] * 3)
     page = tmp_path / "wide.html"
     page.write_text(render_page(attention), "utf-8")
     browser.get(page.as_uri())
-    # Drawn wide, it follows when the window becomes narrow.
+    # Drawn at a width of 1280 pixels, the page must adapt to another.
     set_screen(browser, width)
     browser.execute_async_script(
         "const drawn = arguments[0];"

@@ -13,7 +13,7 @@ def run(tiny_run, tmp_path):
     return copy
 
 
-def test_average_is_made_and_decoded_with(run_command, run, monkeypatch):
+def test_the_decoder_uses_the_new_average(run_command, run, monkeypatch):
     code, out, _ = run_command(
         "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=2"
     )
@@ -29,7 +29,7 @@ def test_average_is_made_and_decoded_with(run_command, run, monkeypatch):
     assert err.startswith("Weights: the average of 2 up to step 4 (")
 
 
-def test_fewer_checkpoints_than_asked_for_is_said(run_command, run):
+def test_fewer_checkpoints_than_requested_are_reported(run_command, run):
     code, out, err = run_command(
         "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=20"
     )
@@ -49,7 +49,7 @@ def test_damaged_checkpoint_is_named(run_command, run):
     assert not list((run / "checkpoints").glob("average-*"))
 
 
-def test_run_without_checkpoints_is_said(run_command, run):
+def test_run_without_checkpoints_is_an_error(run_command, run):
     for checkpoint in (run / "checkpoints").glob("step-*"):
         shutil.rmtree(checkpoint)
     code, _, err = run_command("average_checkpoints", f"--output_dir={run}")

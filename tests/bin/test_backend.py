@@ -20,7 +20,7 @@ def ctranslate2():
     )
 
 
-def test_the_decoder_answers_alike_in_either_engine(decode, ctranslate2):
+def test_both_engines_give_the_same_translations(decode, ctranslate2):
     _, wanted, _ = decode(LINES, "--beam_size=1")
     code, out, err = decode(LINES, "--beam_size=1", BACKEND)
     assert (code, out) == (0, wanted)
@@ -31,7 +31,7 @@ def test_the_decoder_answers_alike_in_either_engine(decode, ctranslate2):
     assert all(len(set(each)) == len(each) for each in texts)
 
 
-def test_pairs_are_scored_alike_in_either_engine(decode, ctranslate2):
+def test_both_engines_give_pairs_the_same_scores(decode, ctranslate2):
     pairs = ["1 2\tone two", "3\tseven"]
     flags = ["--score", "--format=json"]
     _, wanted, _ = decode(pairs, *flags)
@@ -52,7 +52,7 @@ def test_the_evaluator_names_the_engine(run_command, tiny_run, ctranslate2):
     assert report["quantization"] == "int8"
 
 
-def test_the_exporter_writes_versions_of_one_format(
+def test_a_folder_of_exports_has_one_format(
     run_command, tiny_run, ctranslate2, tmp_path
 ):
     flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path}"]
@@ -82,7 +82,7 @@ def test_an_option_that_the_engine_does_not_support_is_refused(
     assert not (tmp_path / "e").exists()
 
 
-def test_without_the_package_one_line_says_what_to_install(
+def test_the_error_for_a_missing_package_names_the_extra(
     decode, run_command, tiny_run, tmp_path, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)

@@ -1,4 +1,4 @@
-"""The command scores as sacreBLEU, tensor2tensor and the paper do."""
+"""The command gives the scores of sacreBLEU, tensor2tensor and the paper."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def score(run_command):
-    """The report of the command as JSON."""
+    """Return a function that runs the command and parses its JSON."""
 
     def score(*flags):
         code, out, err = run_command("bleu", *flags, "--json")
@@ -61,12 +61,12 @@ def test_lowercase_forgives_case(score, files):
 def test_tokenized_bleu_is_an_extra_score(score, files):
     flags = files(["Das ist ein Rad-Turnier."], ["Das ist ein Rad-Rennen."])
     report = score(*flags, "--tokenized", "--target_language=de")
-    # 6 of 7 tokens, 4 of 6 pairs, 3 of 5 triples, 2 of 4 fours are right.
+    # 6 of 7 tokens, 4 of 6 bigrams, 3 of 5 trigrams and 2 of 4 4-grams match.
     wanted = 100 * (6 / 7 * 4 / 6 * 3 / 5 * 2 / 4) ** 0.25
     assert report["tokenized_bleu"] == pytest.approx(wanted)
     assert "language de" in report["tokenized_bleu_procedure"]
-    # To sacreBLEU Rad-Rennen is one word: of 5, 4, 3 and 2, 4, 2, 1 and none
-    # are right, and that none counts as a half.
+    # sacreBLEU does not split Rad-Rennen: 4 of 5 tokens, 2 of 4 bigrams, 1 of 3
+    # trigrams and 0 of 2 4-grams match; smoothing replaces 0 by 0.5.
     wanted = 100 * (4 / 5 * 2 / 4 * 1 / 3 * 0.5 / 2) ** 0.25
     assert report["score"] == pytest.approx(wanted)
 
@@ -111,8 +111,8 @@ def test_missing_files_and_flags_are_named(run_command, files, tmp_path):
 
 
 @pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}])
-def test_names_that_are_not_utf_8_are_printed(run_process, files, locale):
-    # In C, Python would change the locale.
+def test_file_names_that_are_not_utf_8_are_printed(run_process, files, locale):
+    # Python must neither replace the C locale nor use its UTF-8 mode.
     more = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"} if locale else {}
     _, reference = files([], [])
     for name in (b"caf\xe9", "caf\xe9".encode()):
@@ -126,7 +126,7 @@ def test_names_that_are_not_utf_8_are_printed(run_process, files, locale):
         assert "caf" in done.stderr and "No such file" in done.stderr
 
 
-def test_only_one_file_is_stdin(run_command):
+def test_only_one_file_can_be_stdin(run_command):
     code, _, err = run_command("bleu", "--hypothesis=-", "--reference=-")
     assert code == 2 and "stdin" in err
 
@@ -142,7 +142,7 @@ def test_the_target_language_selects_the_tokenizer(
     flags = files(["他今天去了北京。"], ["他今天去了上海。"])
     report = score(*flags, f"--target_language={language}")
     assert f"tok:{tokenizer}|" in report["signature"]
-    # Of 8 characters 6, of 7 pairs 4, of 6 triples 3, of 5 fours 2 are right.
+    # 6 of 8 characters, 4 of 7 bigrams, 3 of 6 trigrams, 2 of 5 4-grams match.
     wanted = 100 * (6 / 8 * 4 / 7 * 3 / 6 * 2 / 5) ** 0.25
     is_unspaced = tokenizer != "13a"
     assert report["score"] == pytest.approx(wanted if is_unspaced else 0)
@@ -157,7 +157,7 @@ def test_tokenized_bleu_is_null_without_spaces_between_words(score, files):
     assert "zh" in report["tokenized_bleu_procedure"]
 
 
-def test_each_sentence_may_match_another_reference(score, tmp_path, files):
+def test_each_sentence_may_match_a_different_reference(score, tmp_path, files):
     flags = files(["a b c d e", "v w x y z"], ["a b c d e", "no"])
     (tmp_path / "second").write_text("no\nv w x y z\n")
     second = tmp_path / "second"
@@ -170,7 +170,7 @@ def test_each_sentence_may_match_another_reference(score, tmp_path, files):
     assert score(*flags)["score"] < 100
 
 
-def test_another_system_is_compared_by_paired_bootstrap(score, tmp_path, files):
+def test_a_baseline_is_compared_by_paired_bootstrap(score, tmp_path, files):
     references = [f"sentence {n} has words {n + 1} and {n}" for n in range(60)]
     worse = [line.replace("has", "had not") for line in references]
     (tmp_path / "baseline").write_text("\n".join(worse))
@@ -185,16 +185,16 @@ def test_another_system_is_compared_by_paired_bootstrap(score, tmp_path, files):
 
 
 def damaged(words, kind, rng):
-    """The words of a translation that is wrong in a certain way."""
-    place = rng.randrange(len(words))
+    """Return the words with one kind of error."""
+    index = rng.randrange(len(words))
     changes = {
         "equal": lambda: words,
-        "dropped": lambda: words[:place] + words[place + 1 :],
-        "swapped": lambda: words[place:] + words[:place],
+        "dropped": lambda: words[:index] + words[index + 1 :],
+        "swapped": lambda: words[index:] + words[:index],
         "case": lambda: [rng.choice([w, w.upper(), w.lower()]) for w in words],
-        "spaces": lambda: [*words[:place], "\u00a0", "", *words[place:]],
+        "spaces": lambda: [*words[:index], "\u00a0", "", *words[index:]],
         "glued": lambda: ["".join(words[:2]), *words[2:]],
-        "cut": lambda: words[: place + 1],
+        "cut": lambda: words[: index + 1],
         "empty": lambda: rng.choice([words, []]),
         "other": lambda: rng.choices(WORDS, k=len(words)),
     }
@@ -215,10 +215,10 @@ def damaged(words, kind, rng):
         ("other", "6.09", "6.15"),
     ],
 )
-def test_intl_prints_what_t2t_bleu_of_tensor2tensor_printed(
+def test_intl_score_equals_t2t_bleu_of_tensor2tensor(
     run_command, files, kind, cased, uncased
 ):
-    """The numbers are recorded ones of tensor2tensor 1.15.7."""
+    """Compare with numbers recorded from tensor2tensor 1.15.7."""
     rng = random.Random(1)
     references = [rng.choices(WORDS, k=rng.randrange(1, 18)) for _ in range(40)]
     rng = random.Random(2)

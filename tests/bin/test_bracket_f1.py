@@ -1,4 +1,4 @@
-"""The command scores trees as EVALB does."""
+"""The command gives the scores of EVALB."""
 
 import functools
 import gzip
@@ -19,7 +19,7 @@ def files(tmp_path):
 
 @pytest.fixture
 def score(run_command):
-    """The report of the command as JSON, and what it wrote to stderr."""
+    """Return a function that runs the command: (JSON report, stderr)."""
 
     def score(*flags):
         code, out, err = run_command("bracket_f1", *flags, "--json")
@@ -29,7 +29,7 @@ def score(run_command):
     return score
 
 
-def test_json_is_one_object_with_the_keys_of_the_contract(score, files):
+def test_json_report_is_one_object_with_the_documented_keys(score, files):
     report, err = score(*files([GOLD], [TEST]))
     assert err == ""
     assert report["metric"] == "bracket_f1"
@@ -47,7 +47,7 @@ def test_compressed_lines_are_read(score, tmp_path):
     assert (report["f1"], report["sentences"]) == (100, 1)
 
 
-def test_the_table_has_all_and_the_short_sentences(run_command, files):
+def test_the_table_has_columns_for_all_and_short_sentences(run_command, files):
     long = "(S " + "(X a) " * 41 + ")"
     code, out, err = run_command(
         "bracket_f1", *files([GOLD, long], [TEST, long])
@@ -56,7 +56,7 @@ def test_the_table_has_all_and_the_short_sentences(run_command, files):
     rows = [line.split() for line in out.splitlines()]
     assert rows[0] == "all length <= 40".split()
     assert rows[1] == ["sentences", "2", "1"]
-    # 1 of 3 brackets; with the long sentence 2 of 4.
+    # 1 of 3 brackets match, 2 of 4 with the long sentence.
     assert ["f1", "50.00", "33.33"] in rows
 
 
@@ -69,8 +69,8 @@ def test_sentences_are_shown_one_by_one(run_command, score, files):
     assert out.splitlines()[1].split()[:3] == ["1", "0", "3"]
 
 
-def test_damaged_lines_cost_no_other_and_are_counted(score, files):
-    # After the damaged line comes one that looks like its end.
+def test_damaged_lines_are_counted_and_affect_no_other(score, files):
+    # The line after the damaged one looks like its continuation.
     gold = [GOLD] * 15
     test = [GOLD[:-1], f" {GOLD}", "", *["(S (X a))"] * 12]
     report, err = score(*files(gold, test))

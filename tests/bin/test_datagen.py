@@ -1,4 +1,4 @@
-"""Data generation: files, reports, own text, inspection and adoption."""
+"""Data generation: files, reports, own text, inspection, import of shards."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def flags(tiny_usr_dir, tmp_path):
 
 @pytest.fixture
 def datagen(run_command):
-    """Run the command; it prints nothing to stdout if it fails."""
+    """Return a function that runs the command; errors have an empty stdout."""
 
     def datagen(*flags):
         code, out, err = run_command("datagen", *flags)
@@ -31,7 +31,7 @@ def datagen(run_command):
     return datagen
 
 
-def test_files_have_the_names_of_the_contract(datagen, flags, tmp_path):
+def test_files_and_report_have_the_documented_names(datagen, flags, tmp_path):
     code, out, _ = datagen(*flags, "--json")
     report = json.loads(out)
     assert (code, out.count("\n")) == (0, 1)
@@ -68,7 +68,7 @@ def test_same_seed_gives_the_same_files(datagen, flags, tmp_path):
     assert files("--overwrite", "--seed=2") != first
 
 
-def test_a_runner_without_beam_says_what_to_install(
+def test_the_error_for_a_runner_without_beam_names_the_extra(
     datagen, flags, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
@@ -80,7 +80,7 @@ def test_a_runner_without_beam_says_what_to_install(
 
 @pytest.fixture
 def text_flags(tmp_path):
-    """The flags of own text: 60 pairs of digits and their names."""
+    """Flags for own text: 60 pairs of digits and their names."""
     lines = []
     for number in range(60):
         digits = str(number * 37 + 1)
@@ -96,11 +96,11 @@ def text_flags(tmp_path):
     ]
 
 
-def test_own_text_needs_its_flags_once(datagen, text_flags, tmp_path):
+def test_flags_of_own_text_are_needed_only_once(datagen, text_flags, tmp_path):
     code, out, _ = datagen(*text_flags)
     assert code == 0
-    for told in ("train: 54 pairs,", "dev: 3 pairs,", "test: 3 pairs,"):
-        assert told in out
+    for line in ("train: 54 pairs,", "dev: 3 pairs,", "test: 3 pairs,"):
+        assert line in out
     manifest = tmp_path / "data" / "text.manifest.json"
     before = manifest.read_bytes()
     assert json.loads(before)["definition"]["options"] == {
@@ -140,7 +140,7 @@ def test_own_text_needs_its_flags_once(datagen, text_flags, tmp_path):
         (["--inspect", "--overwrite"], 2, ["--inspect", "--overwrite"]),
     ],
 )
-def test_bad_requests_are_one_line_and_make_no_data(
+def test_errors_for_bad_requests_name_the_cause_and_make_no_data(
     datagen, tmp_path, flags, code, words
 ):
     if not any(flag.startswith("--problem") for flag in flags):
@@ -181,7 +181,7 @@ def test_training_on_a_damaged_shard_names_it(
 
 @pytest.fixture
 def shards(tmp_path):
-    """The folder of packed shards of tensor2tensor, and flags to adopt it."""
+    """A folder of packed tensor2tensor shards, and the flags to import it."""
     folder = t2t_shards.write_shards(
         tmp_path, t2t_shards.ROWS, name="translate_packed"
     )
@@ -191,7 +191,7 @@ def shards(tmp_path):
 
 
 @pytest.mark.slow
-def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
+def test_imported_shards_can_be_used_for_training(run_command, shards):
     folder, flags = shards
     train = ["--problem=text", "--name=translate_packed"]
     train += [f"--data_dir={folder}", f"--output_dir={folder / 'run'}"]
@@ -241,7 +241,7 @@ def test_adopted_shards_are_own_text_to_train_on(run_command, shards):
         (["--problem=b@d"], "b@d"),
     ],
 )
-def test_flags_that_conflict_with_adoption_are_named(
+def test_flags_that_conflict_with_an_import_are_named(
     run_command, shards, more, message
 ):
     folder, flags = shards

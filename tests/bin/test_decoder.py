@@ -33,12 +33,12 @@ def stdin(monkeypatch, tmp_path):
     return give
 
 
-def test_line_i_out_answers_line_i_in(decode):
-    code, answers, err = decode(LINES)
-    assert (code, len(answers), answers[1]) == (0, len(LINES), "")
+def test_output_line_i_translates_input_line_i(decode):
+    code, translations, err = decode(LINES)
+    assert (code, len(translations), translations[1]) == (0, len(LINES), "")
     assert "the average of 2 up to step 4" in err
     _, backwards, _ = decode(reversed(LINES), "--batch_size=1")
-    assert backwards == answers[::-1]
+    assert backwards == translations[::-1]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(
     assert out.splitlines() == expected
 
 
-def test_truncated_lines_are_noted_in_order_and_not_all(decode):
+def test_notes_on_truncated_lines_are_in_order_and_limited(decode):
     lines = ["1", *("2 " * length for length in (300, 500, 400, 600, 350))]
     code, out, err = decode(lines, "--batch_size=2")
     assert (code, len(out)) == (0, 6)
@@ -70,15 +70,15 @@ def test_truncated_lines_are_noted_in_order_and_not_all(decode):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--batch_tokens=40", "--replicas=2"]])
-def test_every_way_in_gives_the_same_answers(
+def test_all_kinds_of_input_give_the_same_translations(
     run_command, tiny_run, stdin, tmp_path, flags
 ):
     lines = ["1 2", "", " \t", "7\t8", "5 " * 90]
     lines += ["é\u2028\u202e3", "\N{DOG FACE} 4"]
     flags = [f"--output_dir={tiny_run}", *flags]
     source, target = write(tmp_path / "in", lines), tmp_path / "out"
-    packed = tmp_path / "in.gz"
-    packed.write_bytes(gzip.compress(source.read_bytes()))
+    compressed = tmp_path / "in.gz"
+    compressed.write_bytes(gzip.compress(source.read_bytes()))
     outs = []
     for more in ([], ["--interactive"], [f"--decode_from_file={source}"]):
         stdin(*lines)
@@ -86,7 +86,7 @@ def test_every_way_in_gives_the_same_answers(
     stdin(*(json.dumps({"text": line}) for line in lines))
     in_json = ["--input_format=json", "--format=text"]
     outs.append(run_command("decoder", *flags, *in_json)[1])
-    for path in (source, packed):
+    for path in (source, compressed):
         to_file = f"--decode_from_file={path}", f"--decode_to_file={target}"
         assert run_command("decoder", *flags, *to_file)[:2] == (0, "")
         outs.append(target.read_bytes().decode())
@@ -113,7 +113,7 @@ def test_json_is_one_object_a_line(decode):
     assert [line.count("\t") <= 1 for line in out] == [True, True]
 
 
-def test_requests_are_answered_line_for_line(decode):
+def test_each_json_request_has_one_line_of_output(decode):
     _, plain, _ = decode(["1 2", "3"])
     requests = [
         '{"text": "1 2", "id": "\\ud800"}',
@@ -122,14 +122,14 @@ def test_requests_are_answered_line_for_line(decode):
         '{"text": "3"}',
     ]
     code, out, err = decode(requests, "--input_format=json")
-    answers = records(out)
-    assert answers[0]["id"] == "\ud800"
-    assert answers[1].keys() == {"line", "id", "error"}
-    assert (answers[1]["line"], answers[1]["id"]) == (2, 7)
-    assert answers[2].keys() == {"line", "error"}
-    assert [answers[k]["hypotheses"][0]["text"] for k in (0, 3)] == plain
+    results = records(out)
+    assert results[0]["id"] == "\ud800"
+    assert results[1].keys() == {"line", "id", "error"}
+    assert (results[1]["line"], results[1]["id"]) == (2, 7)
+    assert results[2].keys() == {"line", "error"}
+    assert [results[k]["hypotheses"][0]["text"] for k in (0, 3)] == plain
     assert (code, "2 request(s)" in err) == (1, True)
-    # As text, a request without an answer is an empty line.
+    # In text output, an invalid request is an empty line.
     code, out, err = decode(requests, "--input_format=json", "--format=text")
     assert (code, out) == (1, [plain[0], "", "", plain[1]])
     assert "line 2: " in err
@@ -158,15 +158,15 @@ def test_pairs_are_scored_as_text_and_as_json(decode):
 
 
 @pytest.mark.slow
-def test_alignments_stand_after_bars(decode):
+def test_alignments_follow_three_bars(decode):
     flags = ["--alignment=words", "--nbest=2"]
     _, plain, _ = decode(LINES, "--nbest=2")
     code, out, _ = decode(LINES, *flags)
     _, as_json, _ = decode(LINES, *flags, "--format=json")
     assert code == 0
-    for line, before, record in zip(out, plain, records(as_json), strict=True):
+    for line, texts, record in zip(out, plain, records(as_json), strict=True):
         shown = [part.rpartition(" ||| ") for part in line.split("\t")]
-        assert [text for text, _, _ in shown] == before.split("\t")
+        assert [text for text, _, _ in shown] == texts.split("\t")
         assert [pairs.split() for _, _, pairs in shown] == [
             [f"{s}-{t}" for s, t in each["alignment"]]
             for each in record["hypotheses"]
@@ -188,23 +188,23 @@ def test_alignments_stand_after_bars(decode):
         (["--checkpoint=2"], {"checkpoint": 2}, {}),
     ],
 )
-def test_flags_do_what_keywords_do_in_python(
+def test_flags_are_equivalent_to_keywords_in_python(
     decode, tiny_run, flags, of_model, of_search
 ):
     code, out, _ = decode(LINES, "--format=json", "--nbest=2", *flags)
     loaded = t2t_lite.load(tiny_run, **of_model)(LINES, nbest=2, **of_search)
     assert code == 0
     for record, hypotheses in zip(records(out), loaded, strict=True):
-        for told, found in zip(record["hypotheses"], hypotheses, strict=True):
-            assert (told["text"], told["tokens"]) == (found.text, found.tokens)
-            assert told["score"] == approx_score(found.score)
-            assert told.get("alignment") == found.alignment
+        for item, found in zip(record["hypotheses"], hypotheses, strict=True):
+            assert (item["text"], item["tokens"]) == (found.text, found.tokens)
+            assert item["score"] == approx_score(found.score)
+            assert item.get("alignment") == found.alignment
             for name in ("token_log_probabilities", "utility"):
-                assert told.get(name) == pytest.approx(getattr(found, name))
+                assert item.get(name) == pytest.approx(getattr(found, name))
 
 
 @pytest.mark.slow
-def test_requests_have_options_of_their_own(decode):
+def test_requests_have_their_own_options(decode):
     requests = [
         {"text": "1 2 3", "prefix": "4 4"},
         {"text": "1 2 3", "constraints": ["9 8"], "bad_phrases": ["7"]},
@@ -219,7 +219,7 @@ def test_requests_have_options_of_their_own(decode):
     assert code == 1 and "1 request(s)" in err
 
 
-def test_paragraphs_stay_one_line(decode):
+def test_the_sentences_of_a_line_give_one_line(decode):
     flags = ["--format=json"]
     lines = ["1 2. 3 4.", "", "5"]
     code, out, _ = decode(lines, *flags, "--split_sentences")
@@ -234,13 +234,13 @@ def test_paragraphs_stay_one_line(decode):
     ]
 
 
-def test_typed_lines_are_answered_until_the_end_of_input(
+def test_interactive_lines_are_translated_until_the_end(
     run_command, tiny_run, monkeypatch
 ):
     flags = [f"--output_dir={tiny_run}", "--interactive", "--format=json"]
     outs = []
-    for mark, jit in (("", []), ("\ufeff", []), ("", ["--jit"])):
-        monkeypatch.setattr("sys.stdin", io.StringIO(f"{mark}1 2\n\n3"))
+    for bom, jit in (("", []), ("\ufeff", []), ("", ["--jit"])):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{bom}1 2\n\n3"))
         code, out, _ = run_command("decoder", *flags, *jit)
         assert code == 0
         outs.append(records(out.splitlines()))
@@ -306,7 +306,7 @@ def test_a_bad_request_is_one_line_that_names_the_flag(
     assert "Traceback" not in err
 
 
-def test_files_that_cannot_be_are_named(run_command, tiny_run, tmp_path):
+def test_errors_for_invalid_paths_name_them(run_command, tiny_run, tmp_path):
     source = write(tmp_path / "in", ["1"])
     partial = write(tmp_path / "in.partial", ["1"])
     run = f"--output_dir={tiny_run}"
@@ -327,7 +327,7 @@ def test_files_that_cannot_be_are_named(run_command, tiny_run, tmp_path):
 
 @pytest.fixture
 def file_to_file(tiny_run, tmp_path):
-    """Flags that decode a file of requests, of which one is not valid."""
+    """Flags that decode a file of requests, one of them invalid."""
     lines = [json.dumps({"text": f"{n} {n % 7}"}) for n in range(70)]
     source = write(tmp_path / "in", [*lines[:9], '{"text": 5}', *lines[9:]])
     return [
@@ -341,7 +341,7 @@ def file_to_file(tiny_run, tmp_path):
 
 @pytest.fixture
 def run_until(run_command, monkeypatch):
-    """Run the decoder until an error after some answers."""
+    """Return a function that stops the decoder with an error after N lines."""
 
     def run(flags, count, error=KeyboardInterrupt):
         def interrupted(*args, **kwargs):
@@ -363,7 +363,7 @@ def run_until(run_command, monkeypatch):
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "free some"),
     ],
 )
-def test_an_interruption_keeps_the_whole_lines(
+def test_an_interruption_keeps_the_complete_lines(
     run_until, file_to_file, tmp_path, error, code, word
 ):
     target, partial = tmp_path / "out", tmp_path / "out.partial"
@@ -377,7 +377,7 @@ def test_an_interruption_keeps_the_whole_lines(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["json", "text"])
-def test_the_same_command_resumes_after_the_last_whole_line(
+def test_the_same_command_resumes_after_the_last_complete_line(
     run_command, run_until, file_to_file, tmp_path, kind
 ):
     flags = [*file_to_file, f"--format={kind}"]
@@ -391,12 +391,12 @@ def test_the_same_command_resumes_after_the_last_whole_line(
     code, _, err = run_command("decoder", *flags)
     assert "after line 40" in err
     assert target.read_bytes() == whole
-    # The request without an answer is one of those that were there.
+    # The invalid request is in the part that was kept.
     assert (code, "1 request(s)" in err) == (1, True)
     assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
 
 
-def test_lines_with_other_options_are_not_resumed(
+def test_a_command_with_other_options_does_not_resume(
     run_command, run_until, file_to_file, tmp_path
 ):
     run_until(file_to_file, 3)
@@ -434,7 +434,7 @@ def test_a_killed_decoder_is_resumed(run_command, file_to_file, tmp_path):
         if partial.exists() and partial.stat().st_size:
             process.kill()
             process.wait()
-    if not target.exists():  # else it was as fast as we are
+    if not target.exists():  # unless it ended before the kill
         assert partial.read_bytes()
         run_command("decoder", *file_to_file)
     assert target.read_bytes() == whole
@@ -445,7 +445,7 @@ def test_a_killed_decoder_is_resumed(run_command, file_to_file, tmp_path):
 @pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
 )
-def test_a_stream_is_answered_before_it_ends_and_a_signal_is_clean(
+def test_a_line_is_translated_before_the_next_and_a_signal_ends_it(
     tiny_run, number, name
 ):
     process = subprocess.Popen(

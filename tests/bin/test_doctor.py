@@ -48,7 +48,7 @@ def test_a_damaged_shard_and_a_damaged_checkpoint_are_named(
     assert not found["run"]["ok"] and "step-00000004" in found["run"]["text"]
 
 
-def test_a_lost_vocabulary_fails_the_run(run_command, folders):
+def test_a_missing_vocabulary_fails_the_check_of_the_run(run_command, folders):
     _, run, flags = folders
     next(run.glob("*.vocab.*")).unlink()
     assert not findings(run_command, *flags)["run"]["ok"]

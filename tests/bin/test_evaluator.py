@@ -1,4 +1,4 @@
-"""The evaluator decodes a split, scores it and keeps the report."""
+"""The evaluator decodes a split, scores it and saves the report."""
 
 import json
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture
 def evaluate(run_command, tiny_run):
-    """The report of the command as JSON."""
+    """Return a function that runs the command and parses its JSON."""
 
     def evaluate(*flags, run=tiny_run):
         code, out, err = run_command(
@@ -20,7 +20,7 @@ def evaluate(run_command, tiny_run):
     return evaluate
 
 
-def test_report_has_both_ways_of_counting(evaluate, run_command, tiny_run):
+def test_report_has_cased_and_lowercase_scores(evaluate, run_command, tiny_run):
     report = evaluate("--split=test")
     assert (report["metric"], report["sentences"]) == ("bleu", 4)
     assert 0 <= report["score"] <= 100
@@ -32,7 +32,7 @@ def test_report_has_both_ways_of_counting(evaluate, run_command, tiny_run):
     assert out.startswith("bleu ") and "\n  signature: " in out
 
 
-def test_a_report_is_kept_for_exports_of_these_weights(
+def test_a_report_is_saved_for_exports_of_these_weights(
     evaluate, tiny_run, tmp_path
 ):
     from t2t_lite.training import checkpoints

@@ -15,7 +15,7 @@ from support.places import ROOT
 from support.rounding import approx_score
 from t2t_lite.errors import T2TLiteError
 
-ASK = ROOT / "examples" / "ask_export.py"
+CLIENT = ROOT / "examples" / "ask_export.py"
 TEXTS = ["1 2 3", "", "9"]
 
 
@@ -38,14 +38,14 @@ def test_versions_count_up_and_old_ones_are_removed(
 
 
 @pytest.mark.slow
-def test_an_export_is_verified_and_says_what_it_is(
+def test_an_export_is_verified_and_contains_its_description(
     run_command, tiny_run, tmp_path
 ):
     code, out, err = run_command(
         "exporter", f"--output_dir={tiny_run}", f"--export_dir={tmp_path}"
     )
     assert (code, out) == (0, f"{tmp_path / '1'}\n")
-    # Four lengths, a batch and an empty one, of three signatures.
+    # Four lengths, a batch and an empty batch, for each of 3 signatures.
     assert "18 answers of 3 signatures" in err
     extra = tmp_path / "1" / "assets.extra"
     assert {file.name for file in extra.iterdir()} == {
@@ -55,22 +55,22 @@ def test_an_export_is_verified_and_says_what_it_is(
     }
     text = (extra / "t2t-lite.json").read_text()
     assert str(tiny_run) not in text and str(tmp_path) not in text
-    about = json.loads(text)
-    assert about["problem"] == "tiny_digits"
-    assert (about["step"], about["averaged"]) == (4, 2)
-    assert about["training"]["devices"] == 1
-    score = about["scores"][0]  # of training
+    description = json.loads(text)
+    assert description["problem"] == "tiny_digits"
+    assert (description["step"], description["averaged"]) == (4, 2)
+    assert description["training"]["devices"] == 1
+    score = description["scores"][0]  # the score logged in training
     assert (score["split"], score["metric"]) == ("dev", "bleu")
     metrics = (tiny_run / "metrics.jsonl").read_text().splitlines()
     assert score["score"] == json.loads(metrics[-1])["dev_bleu"]
 
 
 @pytest.mark.slow
-def test_two_exports_of_a_run_are_the_same_bit_by_bit(
+def test_two_exports_of_a_run_are_bitwise_identical(
     run_process, tiny_run, tmp_path
 ):
     contents = []
-    for seed in "12":  # of the order in sets
+    for seed in "12":  # seeds of the order of sets
         folder = tmp_path / seed
         flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
         flags += ["--attention", "--noverify"]
@@ -112,15 +112,15 @@ def test_bad_requests_are_one_line(
 
 
 @pytest.mark.slow
-def test_a_client_without_this_package_gets_the_decoders_answers(
+def test_a_client_without_this_package_equals_the_decoder(
     decode, tiny_export, tmp_path
 ):
     _, expected, _ = decode(TEXTS)
     code = (
         "import runpy, sys\n"
         "sys.modules['t2t_lite'] = None  # it cannot be imported\n"
-        f"sys.argv = [{str(ASK)!r}, {str(tiny_export)!r}, *{TEXTS!r}]\n"
-        f"runpy.run_path({str(ASK)!r}, run_name='__main__')\n"
+        f"sys.argv = [{str(CLIENT)!r}, {str(tiny_export)!r}, *{TEXTS!r}]\n"
+        f"runpy.run_path({str(CLIENT)!r}, run_name='__main__')\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -134,15 +134,15 @@ def test_a_client_without_this_package_gets_the_decoders_answers(
 
 
 @pytest.fixture
-def ask(monkeypatch, capsys):
+def run_client(monkeypatch, capsys):
     """Run the client in this process: `(exit code or message, stdout)`."""
 
     def run(*argv, stdin=""):
-        monkeypatch.setattr(sys, "argv", [str(ASK), *map(str, argv)])
+        monkeypatch.setattr(sys, "argv", [str(CLIENT), *map(str, argv)])
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         code = 0
         try:
-            runpy.run_path(str(ASK), run_name="__main__")
+            runpy.run_path(str(CLIENT), run_name="__main__")
         except SystemExit as end:
             code = end.code  # Python prints a text to stderr and exits with 1
         return code, capsys.readouterr().out
@@ -150,34 +150,34 @@ def ask(monkeypatch, capsys):
     return run
 
 
-def test_the_client_takes_a_folder_of_versions_or_a_version(
-    ask, tiny_export, tmp_path
+def test_the_client_accepts_a_version_or_a_folder_of_them(
+    run_client, tiny_export, tmp_path
 ):
-    code, out = ask(tiny_export, *TEXTS)  # with folders that are no versions
+    code, out = run_client(tiny_export, *TEXTS)  # has other folders, too
     assert (code, out.count("\n")) == (0, len(TEXTS))
-    assert ask(tiny_export / "2", stdin="\n".join(TEXTS)) == (0, out)
-    assert ask(tiny_export) == (0, "")
+    assert run_client(tiny_export / "2", stdin="\n".join(TEXTS)) == (0, out)
+    assert run_client(tiny_export) == (0, "")
     (tmp_path / "saved_model.pb").write_text("no export")
     for folder in (tmp_path / "missing", tmp_path):
-        message, out = ask(folder, "1")
+        message, out = run_client(folder, "1")
         assert str(folder) in message
         assert "\n" not in message + out
 
 
-def test_nbest_signature_gives_what_the_decoder_gives(decode, tiny_export):
+def test_nbest_signature_gives_the_same_as_the_decoder(decode, tiny_export):
     import tensorflow as tf
 
     _, out, _ = decode(["1 2 3"], "--nbest=4", "--format=json")
     expected = records(out)[0]["hypotheses"]
     model = tf.saved_model.load(str(tiny_export / "2"))
-    answer = model.signatures["nbest"](inputs=tf.constant(["1 2 3"]))
-    texts = [text.decode() for text in answer["outputs"].numpy()[0]]
+    outputs = model.signatures["nbest"](inputs=tf.constant(["1 2 3"]))
+    texts = [text.decode() for text in outputs["outputs"].numpy()[0]]
     assert texts[: len(expected)] == [each["text"] for each in expected]
-    scores = answer["scores"].numpy()[0][: len(expected)]
+    scores = outputs["scores"].numpy()[0][: len(expected)]
     assert scores == approx_score([e["score"] for e in expected])
 
 
-def test_a_preset_of_keras_hub_generates_what_greedy_search_finds(
+def test_a_keras_hub_preset_generates_the_greedy_translation(
     run_command, decode, tiny_run, tmp_path
 ):
     from t2t_lite.keras_hub import T2TSeq2SeqLM

@@ -1,4 +1,4 @@
-"""The command that imports tensor2tensor's checkpoints."""
+"""The command that imports tensor2tensor checkpoints."""
 
 import json
 
@@ -12,7 +12,7 @@ from t2t_lite.interop.tensor2tensor.hparams import DEFAULTS
 
 @pytest.fixture
 def train_dir(tmp_path):
-    """A folder of the original, and the flags that import it."""
+    """A training folder of tensor2tensor, and the flags that import it."""
     folder = tmp_path / "train"
     vocabulary = write_train_dir(
         folder,
@@ -52,7 +52,7 @@ def test_an_import_is_a_run_that_decodes(train_dir, run_command, tmp_path):
     assert out.count("\n") == 1
 
 
-def test_logits_that_differ_write_nothing(train_dir, run_command, tmp_path):
+def test_different_logits_write_nothing(train_dir, run_command, tmp_path):
     _, flags = train_dir
     ids = np.array([[3, 4, 1]])
     np.savez(
@@ -83,7 +83,7 @@ def test_logits_that_differ_write_nothing(train_dir, run_command, tmp_path):
         ({"--vocabulary": "a,b"}, "/a"),
     ],
 )
-def test_wrong_flags_are_told_in_one_line(
+def test_wrong_flags_are_a_one_line_error(
     train_dir, run_command, tmp_path, change, message
 ):
     _, flags = train_dir
@@ -105,7 +105,7 @@ def test_wrong_flags_are_told_in_one_line(
         ("hparams.json", '{"norm_type": "noam"}', "norm_type"),
     ],
 )
-def test_a_folder_of_another_kind_is_told_in_one_line(
+def test_an_invalid_hparams_file_is_a_one_line_error(
     train_dir, run_command, tmp_path, file, content, message
 ):
     folder, flags = train_dir
@@ -116,7 +116,7 @@ def test_a_folder_of_another_kind_is_told_in_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_without_hparams_needs_a_set(train_dir, run_command, tmp_path):
+def test_missing_hparams_require_a_set(train_dir, run_command, tmp_path):
     folder, flags = train_dir
     (folder / "hparams.json").unlink()
     code, _, err = run_command("import_t2t", *flags)
@@ -127,7 +127,7 @@ def test_a_folder_without_hparams_needs_a_set(train_dir, run_command, tmp_path):
     assert code == 1 and "lacks" in err  # the checkpoint is of another model
 
 
-def test_the_logits_of_the_original_verify_an_import(
+def test_an_import_is_verified_with_tensor2tensor_logits(
     train_dir, run_command, tmp_path
 ):
     folder, flags = train_dir

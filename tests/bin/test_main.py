@@ -1,4 +1,4 @@
-"""`t2t-lite COMMAND ...` is `t2t-lite-COMMAND ...`."""
+"""`t2t-lite COMMAND ...` runs `t2t-lite-COMMAND ...`."""
 
 import subprocess
 import sys
@@ -10,19 +10,17 @@ import t2t_lite
 from t2t_lite.bin.main import commands
 
 
-def test_help_lists_each_command_with_its_line(run_command):
+def test_help_lists_each_command_with_its_description(run_command):
     code, out, err = run_command("main")
     assert (code, err) == (0, "")
     for name, script in commands().items():
         (line,) = [x for x in out.splitlines() if x.split()[:1] == [name]]
-        told = script.load().description.split("\n")[0]
-        assert line.split(maxsplit=1)[1] == told
+        description = script.load().description.split("\n")[0]
+        assert line.split(maxsplit=1)[1] == description
 
 
 @pytest.mark.parametrize("name", ["transformer_toy", "transformer_tyo"])
-def test_a_command_gets_its_flags_and_answers_in_its_own_name(
-    run_command, name
-):
+def test_main_gives_the_same_output_as_the_command_itself(run_command, name):
     expected = run_command("registry", name)
     assert run_command("main", "registry", name) == expected
 
@@ -34,7 +32,7 @@ def test_a_command_gets_its_flags_and_answers_in_its_own_name(
         (["--verbose", "bleu", "--json"], "t2t-lite bleu"),
     ],
 )
-def test_a_wrong_command_line_is_answered_with_a_right_one(
+def test_a_wrong_command_line_is_an_error_with_a_correction(
     run_command, words, told
 ):
     code, out, err = run_command("main", *words)

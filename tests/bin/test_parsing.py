@@ -21,7 +21,7 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
-    """The trainer's flags of a run of two updates."""
+    """Trainer flags for a run of two updates."""
     treebank = tiny_treebank.write(tmp_path_factory.mktemp("treebank"))
     return [
         "--problem=wsj_parsing",
@@ -36,14 +36,16 @@ def flags(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(flags):
-    """The flag of a run whose parser knows nothing."""
+    """The `--output_dir` flag of a run that is practically untrained."""
     from t2t_lite.bin import trainer
 
     assert trainer.main(flags) == 0
     return flags[-2]
 
 
-def test_a_run_knows_its_options_and_the_f1_of_dev(run_command, flags, run):
+def test_a_run_logs_dev_f1_and_resumes_with_its_options(
+    run_command, flags, run
+):
     folder = run.partition("=")[2]
     with open(f"{folder}/metrics.jsonl") as file:
         (score,) = [r["dev_f1"] for r in records(file) if "dev_f1" in r]
@@ -53,15 +55,15 @@ def test_a_run_knows_its_options_and_the_f1_of_dev(run_command, flags, run):
 
 
 @pytest.mark.parametrize("constrained", ["true", "false"])
-def test_line_i_out_is_a_tree_over_line_i_in(decode, run, constrained):
+def test_output_line_i_is_a_tree_over_input_line_i(decode, run, constrained):
     flags = [run, f"--constrained={constrained}", "--format=json", "--nbest=2"]
     code, out, err = decode(SENTENCES, *flags)
     assert code == 0, err
-    answers = records(out)
-    assert [answer["source"] for answer in answers] == SENTENCES
-    for answer in answers:
-        words = list(map(trees.escape_brackets, answer["source"].split()))
-        for hypothesis in answer["hypotheses"]:
+    results = records(out)
+    assert [result["source"] for result in results] == SENTENCES
+    for result in results:
+        words = list(map(trees.escape_brackets, result["source"].split()))
+        for hypothesis in result["hypotheses"]:
             found = list(parse_trees([hypothesis["text"]]))
             assert [trees.words(tree) for tree in found] == [words][
                 : len(found)
@@ -69,12 +71,12 @@ def test_line_i_out_is_a_tree_over_line_i_in(decode, run, constrained):
             assert len(found) == bool(words)
             if constrained == "true":
                 assert hypothesis["repairs"] == {}
-    # A parser that knows nothing writes nonsense, which is repaired.
+    # The untrained parser writes invalid trees, which are repaired.
     if constrained == "false":
-        assert any(answers[0]["hypotheses"][0]["repairs"].values())
+        assert any(results[0]["hypotheses"][0]["repairs"].values())
 
 
-def test_report_is_that_of_the_contract(run_command, run):
+def test_report_has_the_documented_keys(run_command, run):
     code, out, err = run_command("evaluator", run, "--split=test", "--json")
     assert code == 0, err
     report = json.loads(out)
@@ -89,7 +91,7 @@ def test_report_is_that_of_the_contract(run_command, run):
 
 
 @pytest.mark.slow
-def test_served_trees_are_those_of_the_decoder(
+def test_an_export_serves_the_trees_of_the_decoder(
     run_command, decode, run, tmp_path
 ):
     export = f"--export_dir={tmp_path / 'export'}"
@@ -100,16 +102,16 @@ def test_served_trees_are_those_of_the_decoder(
     import tensorflow as tf
 
     served = tf.saved_model.load(str(tmp_path / "moved"))
-    answers = served.signatures["serving_default"](tf.constant(SENTENCES))
+    results = served.signatures["serving_default"](tf.constant(SENTENCES))
     nbest = served.signatures["nbest"](tf.constant(SENTENCES))
     _, decoded, _ = decode(SENTENCES, run, "--constrained=true")
-    assert [text.decode() for text in answers["outputs"].numpy()] == decoded
+    assert [text.decode() for text in results["outputs"].numpy()] == decoded
     assert nbest["outputs"].shape == (4, 3)
     assert [text.decode() for text in nbest["outputs"][:, 0].numpy()] == decoded
-    # The other signatures take a tree as the model writes it.
-    pairs = {"inputs": tf.constant(SENTENCES), "targets": answers["targets"]}
+    # The other signatures require trees in the format of the model.
+    pairs = {"inputs": tf.constant(SENTENCES), "targets": results["targets"]}
     shown = served.signatures["attention"](**pairs)["target_tokens"].numpy()
-    for tokens, target in zip(shown, answers["targets"].numpy(), strict=True):
+    for tokens, target in zip(shown, results["targets"].numpy(), strict=True):
         tokens = [token for token in tokens.tolist() if token]
         assert tokens == [*target.split(), "⟨end⟩".encode()]
     assert np.isfinite(served.signatures["score"](**pairs)["scores"]).all()
@@ -141,7 +143,7 @@ def test_dry_run_of_the_whole_treebank_needs_only_the_files(
     assert "peak memory" in out and "FLOPs per update" in out
 
 
-def test_raw_text_is_split_into_the_words_of_a_treebank(decode, run):
+def test_tokenize_splits_raw_text_into_treebank_words(decode, run):
     flags = [run, "--tokenize", "--format=json"]
     code, out, err = decode(["It isn't (yet) a dog.", ""], *flags)
     assert code == 0, err

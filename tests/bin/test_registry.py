@@ -9,7 +9,7 @@ from t2t_lite import registry
 
 @pytest.fixture
 def show(run_command):
-    """The report of the command as JSON: `show("NAME", ...)`."""
+    """Return a function that runs the command and parses its JSON."""
 
     def show(*flags):
         code, out, err = run_command("registry", *flags, "--json")
@@ -19,7 +19,7 @@ def show(run_command):
     return show
 
 
-def test_lists_every_problem_and_set_with_a_line(run_command, show):
+def test_list_has_a_line_for_every_problem_and_hparams_set(run_command, show):
     _, out, _ = run_command("registry")
     names = registry.problem_names() + registry.hparams_names()
     for name in names:
@@ -29,7 +29,7 @@ def test_lists_every_problem_and_set_with_a_line(run_command, show):
     assert [*listing["problems"], *listing["hparams"]] == names
 
 
-def test_a_set_is_shown_with_every_hparam(show):
+def test_a_set_shows_every_hparam(show):
     expected = registry.hparams("transformer_big").to_dict()
     assert show("transformer_big") == {"name": "transformer_big"} | expected
 
@@ -53,14 +53,14 @@ def test_vocab_size_counts_the_parameters_of_the_real_model(run_command, show):
     assert total.split()[-1] == f"{report['parameters']:,}"
 
 
-def test_flops_are_of_an_update_and_of_all(show):
+def test_flops_are_given_per_update_and_in_total(show):
     flops = show("transformer_big", "--vocab_size=37000")["flops"]
-    each = [flops[f"training_per_{s}_token"] for s in ("source", "target")]
-    assert flops["training_per_update"] == 25000 * sum(each)
+    per_token = [flops[f"training_per_{s}_token"] for s in ("source", "target")]
+    assert flops["training_per_update"] == 25000 * sum(per_token)
     assert flops["training"] == 300000 * flops["training_per_update"]
 
 
-def test_table_3_has_every_row_beside_the_papers(run_command, show):
+def test_table_3_compares_parameters_with_the_paper(run_command, show):
     _, out, _ = run_command("registry", "--table3")
     sets = show("--table3")["sets"]
     assert [row.split()[:3] for row in out.splitlines()[2:]] == [
@@ -71,15 +71,15 @@ def test_table_3_has_every_row_beside_the_papers(run_command, show):
     assert papers == {65, 58, 60, 36, 50, 80, 28, 168, 53, 90, 213}
 
 
-def test_a_problem_is_shown_in_both_directions(show):
-    there, back = show("spellout_ende"), show("spellout_ende_rev")
+def test_both_directions_have_the_same_vocabulary_and_metric(show):
+    forward, backward = show("spellout_ende"), show("spellout_ende_rev")
     for key in ("vocabulary", "fingerprint", "metric"):
-        assert there[key] == back[key]
-    names = [there["name"], back["name"]]
+        assert forward[key] == backward[key]
+    names = [forward["name"], backward["name"]]
     assert names == ["spellout_ende", "spellout_ende_rev"]
 
 
-def test_the_options_of_a_problem_are_shown(run_command, show):
+def test_a_problem_shows_its_options(run_command, show):
     rows = {row["option"]: row for row in show("text")["options"]}
     assert rows["source"]["default"] == "none"
     assert rows["vocab_size"]["default"] == "8000"
@@ -102,9 +102,7 @@ def test_the_options_of_a_problem_are_shown(run_command, show):
         (["spellout_ende", "--vocab_size=9"], "'spellout_ende'"),
     ],
 )
-def test_wrong_usage_is_answered_with_the_nearest_name(
-    run_command, flags, hint
-):
+def test_wrong_usage_is_one_line_with_a_hint(run_command, flags, hint):
     code, out, err = run_command("registry", *flags)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert hint in err
@@ -151,7 +149,7 @@ def test_runs_are_listed_with_step_score_and_date(run_command, show, tmp_path):
     assert out.splitlines()[1].split()[:2] == [f"{tmp_path}/runs/a", "wmt_ende"]
 
 
-def test_no_runs_and_no_folder_are_reported(run_command, tmp_path):
+def test_an_empty_and_a_missing_folder_are_reported(run_command, tmp_path):
     code, out, _ = run_command("registry", f"--runs={tmp_path}")
     assert (code, str(tmp_path) in out) == (0, True)
     code, _, err = run_command("registry", f"--runs={tmp_path}/no")

@@ -1,4 +1,4 @@
-"""A flag given twice is one list, or an error; in every command."""
+"""A repeated flag extends a list or is an error, in every command."""
 
 import importlib
 import re
@@ -16,7 +16,7 @@ LISTS += "bad_phrases suppress_tokens freeze ensemble reference metrics"
 
 
 @pytest.mark.parametrize("name", MAINS)
-def test_each_flag_has_lists_or_one_value(name, capsys):
+def test_each_repeated_flag_is_a_list_or_an_error(name, capsys):
     usage = MAINS[name].make_parser().format_usage()
     for flag, metavar in re.findall(r"--(\w+)( [^\s\]]+)?\]", usage):
         words = [f"--{flag}{'=1' if metavar else ''}"] * 2

@@ -1,4 +1,4 @@
-"""One table for several runs, and their curves as a picture."""
+"""The report command compares runs in a table and plots their curves."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from t2t_lite.training.config import add_evaluation, read_config
 
 @pytest.fixture
 def two_runs(tiny_run, tmp_path):
-    """Copies of a run whose dropout and test scores differ."""
+    """Two copies of a run with different dropout and test scores."""
     folders = []
     for dropout in (0.1, 0.2):
         folder = shutil.copytree(tiny_run, tmp_path / f"dropout-{dropout}")

@@ -1,4 +1,4 @@
-"""A tiny run of two directions by tags: trained, decoded, scored, exported."""
+"""Tags that select one of two target languages, in all commands."""
 
 import json
 
@@ -20,7 +20,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, tiny_usr_dir):
-    """The folder of a run trained for four updates."""
+    """The folder of a run with two tags, trained for four updates."""
     from t2t_lite.bin import trainer
 
     folder = tmp_path_factory.mktemp("tags")
@@ -44,60 +44,60 @@ def run(tmp_path_factory, tiny_usr_dir):
 
 
 @pytest.fixture
-def ask(run, decode):
-    """The exit code, the records of the decoder, and stderr."""
+def decode_json(run, decode):
+    """Return a function that decodes lines: (exit code, records, stderr)."""
 
-    def ask(lines, *flags):
+    def decode_json(lines, *flags):
         flags = [f"--output_dir={run}", "--format=json", *flags]
         code, out, err = decode(lines, *flags)
         return code, records(out), err
 
-    return ask
+    return decode_json
 
 
-def sources_and_tokens(answers):
+def sources_and_tokens(results):
     return [
-        (each["source"], each["hypotheses"][0]["tokens"]) for each in answers
+        (each["source"], each["hypotheses"][0]["tokens"]) for each in results
     ]
 
 
-def test_a_tag_is_the_same_given_by_flag_in_json_or_typed(ask):
+def test_tags_by_flag_in_json_and_in_the_text_are_equivalent(decode_json):
     sources = ["a 5", "", "a 7"]
-    _, typed, _ = ask(["<2b> a 5", "", "<2b> a 7"])
-    code, by_flag, _ = ask(sources, "--tag=2b")
+    _, typed, _ = decode_json(["<2b> a 5", "", "<2b> a 7"])
+    code, by_flag, _ = decode_json(sources, "--tag=2b")
     assert code == 0
     assert sources_and_tokens(by_flag) == sources_and_tokens(typed)
     requests = [json.dumps({"text": text, "tag": "2b"}) for text in sources]
-    _, asked, _ = ask(requests, "--input_format=json", "--tag=2c")
-    assert sources_and_tokens(asked) == sources_and_tokens(typed)
-    _, other, _ = ask(sources, "--tag=<2c>")
+    _, from_json, _ = decode_json(requests, "--input_format=json", "--tag=2c")
+    assert sources_and_tokens(from_json) == sources_and_tokens(typed)
+    _, other, _ = decode_json(sources, "--tag=<2c>")
     tagged = [source for source, _ in sources_and_tokens(other)]
     assert tagged == ["<2c> a 5", "", "<2c> a 7"]
 
 
-def test_each_sentence_of_a_paragraph_has_the_tag(ask):
-    _, (one,), _ = ask(["A 5. A 7."], "--tag=2b", "--split_sentences")
-    _, apart, _ = ask(["<2b> A 5.", "<2b> A 7."])
-    tokens = [each["hypotheses"][0]["tokens"] for each in apart]
+def test_each_sentence_of_a_paragraph_gets_the_tag(decode_json):
+    _, (one,), _ = decode_json(["A 5. A 7."], "--tag=2b", "--split_sentences")
+    _, separate, _ = decode_json(["<2b> A 5.", "<2b> A 7."])
+    tokens = [each["hypotheses"][0]["tokens"] for each in separate]
     assert one["hypotheses"][0]["tokens"] == sum(tokens, [])
 
 
-def test_pairs_are_scored_with_the_tag(ask):
-    _, typed, _ = ask(["<2b> a 5\tb 5"], "--score")
-    _, by_flag, _ = ask(["a 5\tb 5"], "--score", "--tag=2b")
+def test_pairs_are_scored_with_the_tag(decode_json):
+    _, typed, _ = decode_json(["<2b> a 5\tb 5"], "--score")
+    _, by_flag, _ = decode_json(["a 5\tb 5"], "--score", "--tag=2b")
     pair = json.dumps({"source": "a 5", "target": "b 5", "tag": "2b"})
-    _, asked, _ = ask([pair], "--score", "--input_format=json")
-    _, without, _ = ask(["a 5\tb 5"], "--score")
-    assert by_flag == typed == asked != without
+    _, from_json, _ = decode_json([pair], "--score", "--input_format=json")
+    _, without, _ = decode_json(["a 5\tb 5"], "--score")
+    assert by_flag == typed == from_json != without
 
 
-def test_an_unknown_tag_is_refused_and_the_known_ones_are_named(ask):
-    code, answers, err = ask(["a"], "--tag=2d")
-    assert (code, answers) == (2, [])
+def test_the_error_for_an_unknown_tag_lists_the_known_tags(decode_json):
+    code, results, err = decode_json(["a"], "--tag=2d")
+    assert (code, results) == (2, [])
     assert "<2b>, <2c>" in err
     line = json.dumps({"text": "a", "tag": "2d"})
-    code, (answer,), _ = ask([line], "--input_format=json")
-    assert code == 1 and "<2b>, <2c>" in answer["error"]
+    code, (result,), _ = decode_json([line], "--input_format=json")
+    assert code == 1 and "<2b>, <2c>" in result["error"]
 
 
 def test_the_evaluator_reports_each_tag(run, run_command):
@@ -108,16 +108,16 @@ def test_the_evaluator_reports_each_tag(run, run_command):
     assert [by_tag[t]["sentences"] for t in ("<2b>", "<2c>")] == [2, 1]
 
 
-def test_python_and_an_export_take_the_tag_as_the_decoder_does(
-    run, run_command, ask, tmp_path
+def test_tags_in_python_and_in_an_export_equal_those_of_the_decoder(
+    run, run_command, decode_json, tmp_path
 ):
     sources = ["a 5", "a 7"]
-    _, answers, _ = ask(sources, "--tag=2b")
-    expected = [each["hypotheses"][0]["text"] for each in answers]
+    _, results, _ = decode_json(sources, "--tag=2b")
+    expected = [each["hypotheses"][0]["text"] for each in results]
     loaded = t2t_lite.load(run)
-    asked = [t2t_lite.Request(text, tag="2b") for text in sources]
+    requests = [t2t_lite.Request(text, tag="2b") for text in sources]
     typed = [f"<2b> {text}" for text in sources]
-    assert loaded(asked) == loaded(typed) == expected
+    assert loaded(requests) == loaded(typed) == expected
     with pytest.raises(UsageError, match="<2b>, <2c>"):
         loaded(t2t_lite.Request("a", tag="2d"))
     code, _, _ = run_command(
@@ -127,10 +127,10 @@ def test_python_and_an_export_take_the_tag_as_the_decoder_does(
     exported = t2t_lite.load(tmp_path / "export")
     assert exported(typed) == expected
     with pytest.raises(UsageError, match="tag .*'2b'"):
-        exported(asked)
+        exported(requests)
 
 
-def test_the_card_of_the_run_has_its_corpora(run):
+def test_the_model_card_lists_the_corpora(run):
     card = (run / "card.md").read_text("utf-8")
     facts = card.partition("## Data")[2].partition("```json")[2]
     corpora = json.loads(facts.partition("```")[0])["corpora"]

@@ -13,7 +13,7 @@ def run_copy(tiny_run, tmp_path):
     return copy
 
 
-# The time of a dry run goes into its softmax.
+# Small, because the softmax takes most of the time of a dry run.
 TINY = (
     "--hparams_override=hidden_size=8,filter_size=16,num_heads=2,"
     "num_hidden_layers=1,batch_tokens=64"
@@ -28,7 +28,7 @@ def records(run, key):
     return [record for record in map(json.loads, lines) if key in record]
 
 
-def test_a_run_describes_itself(tiny_run):
+def test_a_run_has_its_config_vocabulary_and_checkpoints(tiny_run):
     config = json.loads((tiny_run / "config.json").read_text())
     assert config["problem"] == "tiny_digits"
     assert config["hparams"]["hidden_size"] == 8
@@ -44,7 +44,7 @@ def test_a_run_describes_itself(tiny_run):
     }
 
 
-def test_metrics_are_those_of_the_contract(tiny_run):
+def test_metrics_have_the_documented_keys(tiny_run):
     training = records(tiny_run, "loss")
     assert {"step", "loss", "learning_rate", "tokens_per_second"} <= (
         training[-1].keys()
@@ -54,7 +54,7 @@ def test_metrics_are_those_of_the_contract(tiny_run):
     assert {"step", "dev_bleu", "dev_perplexity"} <= evaluation[-1].keys()
 
 
-def test_the_same_command_goes_on_and_then_has_nothing_to_do(
+def test_the_same_command_resumes_a_run_until_it_is_complete(
     run_command, tiny_flags, run_copy
 ):
     flags = [*tiny_flags, f"--output_dir={run_copy}"]
@@ -92,7 +92,7 @@ def test_a_run_resumes_with_its_own_seed(run_command, tiny_flags, tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 7
 
 
-def test_damaged_checkpoint_is_named_and_nothing_is_lost(
+def test_a_damaged_checkpoint_is_renamed_and_an_older_one_used(
     run_command, tiny_flags, run_copy
 ):
     newest = run_copy / "checkpoints" / "step-00000004"
@@ -106,10 +106,10 @@ def test_damaged_checkpoint_is_named_and_nothing_is_lost(
     assert newest.with_name("step-00000004.damaged").is_dir()
 
 
-def test_dry_run_says_what_would_be_trained_and_saves_nothing(
+def test_dry_run_reports_sizes_and_costs_and_saves_nothing(
     run_command, tiny_flags, tiny_run, tmp_path
 ):
-    assert tiny_run.exists()  # so that there is data
+    assert tiny_run.exists()  # this fixture generated the data
     code, out, _ = run_command(
         "trainer", *tiny_flags, f"--output_dir={tmp_path / 'run'}", "--dry_run"
     )
@@ -128,7 +128,7 @@ def test_dry_run_says_what_would_be_trained_and_saves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
+def test_dry_run_without_data_reports_what_is_missing(run_command, tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()
     (raw / "train.en.gz").touch()
@@ -153,14 +153,14 @@ def test_dry_run_without_data_says_what_is_missing(run_command, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
-def test_the_training_cost_ends_the_output_and_stands_in_the_config(
+def test_training_cost_is_printed_last_and_saved_in_the_config(
     run_command, tiny_flags, run_copy
 ):
     flags = [*tiny_flags, f"--output_dir={run_copy}", "--sustained_tflops=2"]
     code, out, _ = run_command("trainer", *flags)
     assert code == 0
     cost = json.loads((run_copy / "config.json").read_text())["training_cost"]
-    # Four updates of two micro-batches of some of 40 pairs.
+    # Four updates of two micro-batches, from a corpus of 40 pairs.
     assert 4 * 10 < cost["target_tokens"] < 4 * 512
     assert cost["flops_as_table_2"] == pytest.approx(cost["seconds"] * 2e12)
     first, second = out.splitlines()[-2:]
@@ -169,7 +169,7 @@ def test_the_training_cost_ends_the_output_and_stands_in_the_config(
     assert run_command("trainer", *flags[:-1])[1].splitlines()[-1] == first
 
 
-def test_print_hparams_shows_them_all_with_overrides(run_command):
+def test_print_hparams_shows_all_hparams_with_overrides(run_command):
     from t2t_lite import registry
 
     code, out, _ = run_command(
@@ -234,7 +234,7 @@ def test_a_second_trainer_is_refused_and_changes_nothing(
     assert [path.name for path in first_start.iterdir()] == [".lock"]
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(
+def test_a_folder_that_cannot_be_created_is_an_error(
     run_command, tiny_flags, tmp_path
 ):
     (tmp_path / "run").write_text("a file in the way")
@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(
 
 @pytest.fixture
 def own_text(tiny_usr_dir, tmp_path, monkeypatch):
-    """A TSV file, and default folders below the test's own."""
+    """Flags for a TSV file; default folders are in the folder of the test."""
     monkeypatch.setenv("HOME", str(tmp_path))
     pairs = (f"{'a ' * (i % 9)}{i}\t{'b ' * (i % 9)}{i}\n" for i in range(60))
     (tmp_path / "all.tsv").write_text("".join(pairs))
@@ -263,7 +263,7 @@ def own_text(tiny_usr_dir, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_own_text_from_a_table_to_a_score(
+def test_own_text_is_trained_and_evaluated(
     run_command, own_text, tiny_usr_dir, tmp_path
 ):
     assert run_command("datagen", *own_text)[0] == 0
@@ -291,18 +291,18 @@ def test_own_text_from_a_table_to_a_score(
 
     named = "--problem=mine", "--hparams=tiny_digits_set", "--split=test"
     assert run_command("evaluator", *named)[0] == 0
-    # The run knows its data and its options.
-    where = f"--output_dir={run}"
-    code, out, err = run_command("trainer", text, where, *small)
+    # The run contains its options and the path of its data.
+    run_flag = f"--output_dir={run}"
+    code, out, err = run_command("trainer", text, run_flag, *small)
     assert code == 0, err
     assert "step: 2\n" in out
-    other = "--problem=text_rev", where
+    other = "--problem=text_rev", run_flag
     code, _, err = run_command("trainer", *other, *small)
     assert code == 1
     assert "problem is 'text' there and 'text_rev' here" in err
 
 
-def test_two_vocabularies_need_two_embeddings_before_data_is_made(
+def test_shared_embedding_of_two_vocabularies_is_refused_early(
     run_command, own_text, tmp_path
 ):
     flags = [*own_text, "--hparams=transformer_toy", "--separate_vocabularies"]
@@ -313,7 +313,7 @@ def test_two_vocabularies_need_two_embeddings_before_data_is_made(
 
 
 @pytest.mark.slow
-def test_a_run_in_the_default_folder_goes_on_with_its_own_data(
+def test_a_run_in_the_default_folder_resumes_with_its_own_data(
     run_command, tiny_flags, run_copy, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -327,28 +327,28 @@ def test_a_run_in_the_default_folder_goes_on_with_its_own_data(
 
 
 @pytest.mark.slow
-def test_lost_data_is_made_again_as_the_error_says(run_command, tmp_path):
+def test_the_error_for_lost_data_has_flags_to_restore_it(run_command, tmp_path):
     pairs, data, run = (tmp_path / name for name in ("p.tsv", "data", "run"))
     numbers = [f"{n} {n * 7 % 50}" for n in range(400)]
     pairs.write_text("".join(f"{text}\t{text}\n" for text in numbers))
     flags = ["--problem=text", f"--pairs={pairs}", "--vocab_size=280"]
-    places = [f"--data_dir={data}", f"--output_dir={run}"]
-    code, _, err = run_command("datagen", *flags, places[0], "--seed=9")
+    folders = [f"--data_dir={data}", f"--output_dir={run}"]
+    code, _, err = run_command("datagen", *flags, folders[0], "--seed=9")
     assert code == 0, err
-    train = ["--hparams=transformer_toy", *places]
+    train = ["--hparams=transformer_toy", *folders]
     code, _, err = run_command("trainer", *flags, *train, "--train_steps=2")
     assert code == 0, err
 
     shutil.rmtree(data)
-    _, _, err = run_command("evaluator", places[1], "--split=test")
-    told = re.search("is lost, t2t-lite-datagen (.*) generates", err)
-    assert run_command("datagen", *shlex.split(told[1]))[0] == 0
-    code, _, err = run_command("evaluator", places[1], "--split=test")
+    _, _, err = run_command("evaluator", folders[1], "--split=test")
+    match = re.search("is lost, t2t-lite-datagen (.*) generates", err)
+    assert run_command("datagen", *shlex.split(match[1]))[0] == 0
+    code, _, err = run_command("evaluator", folders[1], "--split=test")
     assert code == 0, err
 
     shutil.rmtree(data)
-    _, _, err = run_command("trainer", places[1], "--train_steps=4")
-    told = re.search(r"(--data_dir=\S+) generates", err)
-    again = [places[1], told[1], "--train_steps=4"]
+    _, _, err = run_command("trainer", folders[1], "--train_steps=4")
+    match = re.search(r"(--data_dir=\S+) generates", err)
+    again = [folders[1], match[1], "--train_steps=4"]
     code, _, err = run_command("trainer", *again)
     assert code == 0, err

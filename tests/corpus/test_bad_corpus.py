@@ -1,4 +1,4 @@
-"""Corpora with all that is wrong in the wild, from files to shards."""
+"""Corpora with common defects, from files to shards."""
 
 import os
 
@@ -12,7 +12,7 @@ from t2t_lite.plugins import load_plugins
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
 LONG = "word " * 2_000_000 + "end"  # 10 MB
-ODD = [  # bytes of a line, and the text that it is
+ODD = [  # bytes of a line and their text
     (b"\xef\xbb\xbfbyte order mark", "byte order mark"),
     (b"\xef\xbb\xbfand another", "\ufeffand another"),
     (b"nul \0 here", "nul \ufffd here"),
@@ -39,7 +39,7 @@ def vocabulary(tmp_path_factory):
 
 @pytest.fixture
 def make(tmp_path, vocabulary):
-    """Makes data of own text: the problem and the manifest."""
+    """Return a function that generates data: (problem, manifest)."""
     load_plugins()
     for split in ("train", "dev", "test"):
         for side in ("xx", "yy"):
@@ -63,7 +63,7 @@ def make(tmp_path, vocabulary):
 
 
 @pytest.mark.slow
-def test_odd_lines_come_back_beside_their_translations(make, tmp_path):
+def test_odd_lines_keep_their_translations(make, tmp_path):
     lines = b"".join(line + b"\n" for line, _ in ODD)
     (tmp_path / "dev.xx").write_bytes(lines)
     problem, manifest = make(max_invalid_ratio=1)
@@ -111,11 +111,11 @@ def test_text_in_a_named_encoding_is_read(make, tmp_path):
     ]
 
 
-def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
+def test_data_of_a_changed_file_is_refused(make, tmp_path):
     _, manifest = make()
     path = tmp_path / "train.xx"
     assert manifest.sources[str(path)]["bytes"] == path.stat().st_size
-    os.utime(path, (1, 1))  # the same text, copied here
+    os.utime(path, (1, 1))  # another modification time only
     assert make()[1] == manifest
     path.write_text(path.read_text().replace("number 3", "number 8"))
     with pytest.raises(T2TLiteError, match=rf"{path} has changed"):
@@ -124,7 +124,7 @@ def test_data_of_a_file_that_has_changed_is_refused(make, tmp_path):
     with pytest.raises(T2TLiteError, match="has changed"):
         make()
     path.unlink()
-    # Data needs its files no more: another machine may not have them.
+    # Complete data does not need its corpus, which may be elsewhere.
     assert DataGenerator(
         registry.problem("text", manifest.options),
         tmp_path / "data",

@@ -1,4 +1,4 @@
-"""Raw files: found where they are, downloads checked."""
+"""Raw files: local files, and downloads with their checksums."""
 
 import functools
 import gzip
@@ -14,11 +14,11 @@ from t2t_lite.errors import T2TLiteError
 
 @pytest.fixture
 def address(tmp_path):
-    """The address of a server of the files in `tmp_path`."""
+    """The address of a server for the files in `tmp_path`."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def copyfile(self, source, outputfile):
-            content = source.read()  # of "short" a part, as if it broke off
+            content = source.read()  # half of "short", as if it broke off
             cut = "short" in self.path
             outputfile.write(content[: len(content) // 2] if cut else content)
 
@@ -42,14 +42,14 @@ def downloads(folder, *files):
     return RawFiles(files, None, folder / "downloads")
 
 
-def test_raw_dir_is_used_as_it_is(tmp_path):
+def test_files_in_raw_dir_are_used_without_checksums(tmp_path):
     (tmp_path / "train.en").write_bytes(b"my own text")
     raw = RawFiles((remote("train.en", "http://127.0.0.1:9/"),), tmp_path)
     assert raw.path("train.en").read_bytes() == b"my own text"
     assert list(raw.sources) == [str(tmp_path / "train.en")]
 
 
-def test_a_file_missing_from_raw_dir_is_named_with_what_to_do(tmp_path):
+def test_the_error_for_a_file_missing_from_raw_dir_has_a_fix(tmp_path):
     files = (remote("train.en", "http://127.0.0.1:9/"),)
     raw = RawFiles(files, tmp_path, tmp_path / "downloads")
     with pytest.raises(T2TLiteError, match=r"train\.en.*`raw_dir") as raised:
@@ -57,13 +57,13 @@ def test_a_file_missing_from_raw_dir_is_named_with_what_to_do(tmp_path):
     assert str(tmp_path) in str(raised.value)
 
 
-def test_without_a_folder_for_downloads_the_addresses_are_told():
+def test_without_a_download_folder_the_addresses_are_reported():
     raw = RawFiles((RemoteFile("a", "http://127.0.0.1:9/a", "00", 9_000_000),))
     with pytest.raises(T2TLiteError, match="127.0.0.1:9/a .9.00 MB"):
         raw.require(["a"])
 
 
-def test_without_raw_dir_or_address_it_is_asked_for(tmp_path):
+def test_a_file_without_address_requires_raw_dir(tmp_path):
     with pytest.raises(T2TLiteError, match="train.en cannot be .*`raw_dir"):
         downloads(tmp_path).path("train.en")
 
@@ -76,7 +76,7 @@ def test_a_download_is_kept_and_its_content_checked(tmp_path, address, content):
     raw = downloads(tmp_path, remote(name, f"{address}/{name}"))
     path = raw.path(name)
     assert path == tmp_path / "downloads" / name
-    path.write_bytes(content[:-1])  # damaged later: it is downloaded again
+    path.write_bytes(content[:-1])  # damaged, so it is downloaded again
     assert raw.path(name).read_bytes() == content
     served.unlink()
     assert raw.path(name).read_bytes() == content

@@ -1,4 +1,4 @@
-"""Filters: which pairs of train are left out, and under which name."""
+"""Filters: which training pairs they drop, and under which name."""
 
 import random
 import unicodedata
@@ -21,8 +21,8 @@ from t2t_lite.problem import Problem
         ("a-b 3.5%", 7),
         ("größer größer", 2),
         ("हिन्दी में", 2),  # vowel signs are part of a word
-        ("猫は3匹。", 5),  # a character is a word, without spaces
-        ("น้ำแข็ง ice", 3),  # or four of an alphabet
+        ("猫は3匹。", 5),  # without spaces, each character counts
+        ("น้ำแข็ง ice", 3),  # or every four letters
     ],
 )
 def test_words_and_punctuation_marks_are_counted(text, words):
@@ -45,9 +45,7 @@ def test_words_and_punctuation_marks_are_counted(text, words):
         ({"length_ratio": 2}, ("a b c d", "我爱你们"), ("a b", "我爱你们。")),
     ],
 )
-def test_a_filter_leaves_out_what_it_names_and_nothing_else(
-    given, kept, left_out
-):
+def test_a_filter_drops_only_pairs_that_match_it(given, kept, left_out):
     reason = filters.make_filter(given)
     (name,) = given
     assert reason(*kept) is None
@@ -55,12 +53,12 @@ def test_a_filter_leaves_out_what_it_names_and_nothing_else(
     assert reason(*left_out) == reason(*left_out[::-1]) == name
 
 
-def test_shortcuts_decide_as_counting_does():
-    choose = random.Random(0)
+def test_fast_checks_agree_with_exact_ones():
+    rng = random.Random(0)
     parts = ["ab", "ü", "猫", " ", "  ", "\xa0", "\t", "\x1f", "\x9f", "\udc80"]
     parts += [",", "—", "»", "。", "¢", "©"]
     for _ in range(2000):
-        text = "".join(choose.choices(parts, k=choose.randint(0, 12)))
+        text = "".join(rng.choices(parts, k=rng.randint(0, 12)))
         words = filters.count_words(text)
         for most in range(1, 9):
             reason = filters.make_filter({"length": most})
@@ -72,7 +70,7 @@ def test_shortcuts_decide_as_counting_does():
         assert bool(reason("x", text)) == (has_some or "\x1f" in text)
 
 
-def test_a_pair_counts_under_one_filter_whatever_their_order():
+def test_a_pair_counts_under_one_filter_in_any_order_of_filters():
     given = {"length": 1, "identical": True, "broken_encoding": True}
     backwards = dict(reversed(given.items()))
     for chosen in (given, backwards):
@@ -85,7 +83,7 @@ def test_a_pair_counts_under_one_filter_whatever_their_order():
     )
 
 
-def test_a_command_line_says_the_same_as_a_declaration():
+def test_filters_are_parsed_from_a_flag():
     assert filters.normalize_filters(
         " length=80, length_ratio=1.5,identical,"
     ) == {"length": 80, "length_ratio": 1.5, "identical": True}
@@ -125,7 +123,7 @@ class Filtered(Plain):
     filters = {"identical": True, "length_ratio": 2}
 
 
-def test_a_vocabulary_is_learned_from_what_the_filters_leave():
+def test_a_vocabulary_is_learned_from_filtered_pairs():
     assert list(Plain().vocabulary_lines(None)) == list("aa") + [
         "b b b",
         *"cde",

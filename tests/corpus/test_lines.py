@@ -1,4 +1,4 @@
-"""Lines of files: as they are, compressed or not, and with broken text."""
+"""Lines of text files: plain, compressed, or with invalid text."""
 
 import bz2
 import gzip
@@ -52,11 +52,11 @@ def write(path, data):
         ("a\ufffd\n".encode(), ["a\ufffd"]),
     ],
 )
-def test_only_line_ends_are_taken_from_the_lines(tmp_path, data, lines):
+def test_only_line_ends_and_a_bom_are_removed(tmp_path, data, lines):
     assert list(read_lines(write(tmp_path / "a.en", data))) == lines
     for ending, pack in PACK.items():
-        packed = write(tmp_path / f"a.en{ending}", pack(data))
-        assert list(read_lines(packed)) == lines
+        compressed = write(tmp_path / f"a.en{ending}", pack(data))
+        assert list(read_lines(compressed)) == lines
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -91,7 +91,7 @@ def test_a_corpus_that_is_not_utf_8_is_refused(tmp_path, data):
 
 
 @pytest.mark.parametrize("name", ["utf-16", "utf-32", "utf-16-be"])
-def test_other_encodings_are_read_by_their_names(tmp_path, name):
+def test_files_in_other_encodings_are_read_if_named(tmp_path, name):
     content = ("\ufeff" if name == "utf-16-be" else "") + "one\ntwo\n" * 9
     path = write(tmp_path / "a.en.gz", gzip.compress(content.encode(name)))
     with pytest.raises(T2TLiteError, match="byte order mark"):
@@ -101,19 +101,19 @@ def test_other_encodings_are_read_by_their_names(tmp_path, name):
     assert list(read_lines(path, Encoding(name, 0))) == ["one", "two"] * 9
 
 
-def test_a_replacement_character_in_the_file_is_not_broken(tmp_path):
+def test_a_replacement_character_in_the_file_is_valid(tmp_path):
     path = write(tmp_path / "a.en", "\ufffd\n".encode() * 9)
     assert list(read_lines(path, CORPUS)) == ["\ufffd"] * 9
 
 
-def test_one_line_in_a_hundred_may_be_broken(tmp_path):
+def test_one_line_in_a_hundred_may_be_invalid(tmp_path):
     path = write(tmp_path / "a.en", b"caf\xe9\n" + b"good\n" * 99)
     assert list(read_lines(path, CORPUS)) == ["caf\ufffd"] + ["good"] * 99
     with pytest.raises(T2TLiteError, match="1 of 100 lines .* first line 1"):
         list(read_lines(path, Encoding(max_invalid_ratio=0.009)))
 
 
-def test_a_long_file_is_judged_before_its_end(tmp_path):
+def test_a_long_file_is_refused_before_its_end(tmp_path):
     path = write(tmp_path / "a.en", b"caf\xe9\n" * 200 + b"good\n" * 99_999)
     with pytest.raises(T2TLiteError, match="101 of 101 lines"):
         list(read_lines(path, CORPUS))
@@ -123,12 +123,12 @@ def test_a_long_file_is_judged_before_its_end(tmp_path):
     ("name", "known"),
     [("UTF8", "utf-8"), ("Windows-1252", "cp1252"), ("latin1", "iso8859-1")],
 )
-def test_encodings_have_the_names_of_python(name, known):
+def test_names_of_encodings_become_those_of_python(name, known):
     assert normalize_encoding(name) == known
 
 
 @pytest.mark.parametrize("name", ["rot13", "base64", "utf-9", "", "\0", None])
-def test_other_names_are_refused(name):
+def test_unknown_encodings_are_refused(name):
     with pytest.raises(ValueError, match="an encoding of text"):
         normalize_encoding(name)
 
@@ -141,7 +141,7 @@ def test_text_that_is_not_in_the_named_encoding_is_refused(tmp_path):
 
 @pytest.mark.parametrize("pack", PACK.values())
 @pytest.mark.parametrize("name", ["a", "a.en", "a.GZ", "a.Bz2", "a.xz"])
-def test_content_and_not_the_name_shows_compression(tmp_path, name, pack):
+def test_compression_is_detected_by_content_not_by_name(tmp_path, name, pack):
     for data in (GERMAN.encode(), b""):
         path = write(tmp_path / name, pack(data))
         assert list(read_lines(path)) == data.decode().splitlines()
@@ -187,7 +187,7 @@ def test_control_characters_are_an_error_only_in_many_lines(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_lines, read_byte_lines])
-def test_carriage_returns_as_line_ends_are_named(tmp_path, read):
+def test_carriage_returns_as_line_ends_are_refused(tmp_path, read):
     with pytest.raises(T2TLiteError, match="CR only"):
         list(read(write(tmp_path / "a.en", b"one\rtwo\r")))
     assert len(list(read(write(tmp_path / "a.en", b"one\r")))) == 1

@@ -1,4 +1,4 @@
-"""Several corpora as one: what an option says, how often a pair is there."""
+"""Mixtures of corpora: the syntax of the option, and copies of pairs."""
 
 import collections
 import os
@@ -33,11 +33,11 @@ def test_corpora_are_files_with_shares_and_tags(value, corpora):
     )
 
 
-def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
+def test_normalized_corpora_do_not_change_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    kept = mixture.normalize_corpora("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
-    assert kept == f"{tmp_path}/a.tsv:0.7:web,{tmp_path}/b.tsv.xz:0.3"
-    assert mixture.normalize_corpora(kept) == kept
+    value = mixture.normalize_corpora("a.tsv:0.70:<web>,sub/../b.tsv.xz:3e-1")
+    assert value == f"{tmp_path}/a.tsv:0.7:web,{tmp_path}/b.tsv.xz:0.3"
+    assert mixture.normalize_corpora(value) == value
     assert mixture.normalize_corpora(tmp_path / "a.tsv") == f"{tmp_path}/a.tsv"
 
 
@@ -48,7 +48,7 @@ def test_what_is_kept_reads_the_same_again(tmp_path, monkeypatch):
         ("a.tsv:1.5,b.tsv:-0.5", "more than 0"),
         ("a.tsv:1,b.tsv:0", "more than 0"),
         ("a.tsv:0.7,b.tsv", "or none"),
-        ("a.tsv:inf,b.tsv:0.5", "or none"),  # a tag
+        ("a.tsv:inf,b.tsv:0.5", "or none"),  # inf is a tag
         ("a.tsv:1e999,b.tsv:0.5", "SHARE"),
         ("a.tsv:a b", "TAG"),
         ("a.tsv:x:0.5,b.tsv:0.5", "TAG"),
@@ -75,17 +75,17 @@ def test_wrong_shares_and_tags_are_one_clear_error(value, word):
         ([7], [1.0], [7]),
     ],
 )
-def test_the_largest_for_its_share_is_there_once(counts, shares, copies):
+def test_the_relatively_largest_corpus_is_not_copied(counts, shares, copies):
     assert mixture.target_counts(counts, shares) == copies
 
 
-def test_pairs_are_there_as_whole_passes_and_a_part():
+def test_oversampling_repeats_all_pairs_and_a_random_part():
     pairs = [(str(i), "x") for i in range(10)] + [("", "y")]
     found = list(
         mixture.oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
     )
     counts = collections.Counter(found)
-    assert counts.pop(("", "y")) == 1  # what is left out later comes once
+    assert counts.pop(("", "y")) == 1  # unusable pairs are not copied
     assert counts.keys() == set(pairs[:-1])
     assert collections.Counter(counts.values()) == {3: 6, 4: 4}
     again = mixture.oversample(

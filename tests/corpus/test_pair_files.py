@@ -1,4 +1,4 @@
-"""Files that hold both sides: what they give, and what is refused."""
+"""Files with both sides of a corpus: their formats and errors."""
 
 import gzip
 import json
@@ -36,12 +36,12 @@ def write(path, data):
         ("tfds:a", "tfds:"),
     ],
 )
-def test_the_name_tells_the_format(name, form):
+def test_the_name_determines_the_format(name, form):
     assert format_of(name) == form
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz", "tsv", "a.zipx", "hf:", "a"])
-def test_another_ending_is_refused(name):
+def test_other_endings_are_refused(name):
     with pytest.raises(UsageError, match=f"end in .tsv, .*got {name}"):
         format_of(name)
 
@@ -58,8 +58,8 @@ def test_a_tsv_line_is_a_pair(tmp_path):
         ("a", "b"),
     ]
     assert list(read_tsv(path, LENIENT)) == pairs
-    packed = write(tmp_path / "a.tsv.gz", gzip.compress(path.read_bytes()))
-    assert list(read_tsv(packed, LENIENT)) == pairs
+    compressed = write(tmp_path / "a.tsv.gz", gzip.compress(path.read_bytes()))
+    assert list(read_tsv(compressed, LENIENT)) == pairs
 
 
 @pytest.mark.parametrize(("line", "tabs"), [("a", 0), ("a\tb\tc", 2), ("", 0)])
@@ -79,13 +79,13 @@ def test_a_json_line_is_a_pair(tmp_path):
     assert list(read_json_lines(path)) == [("a\tb", "A\u2028B"), ("", "x")]
 
 
-def test_the_keys_may_have_other_names(tmp_path):
+def test_json_keys_can_be_set(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "A"}\n')
     assert list(read_json_lines(path, "en", "de")) == [("a", "A")]
     assert list(read_json_lines(path, "de", "en")) == [("A", "a")]
 
 
-def test_what_is_no_character_becomes_a_replacement(tmp_path):
+def test_invalid_characters_are_replaced(tmp_path):
     data = b'{"source": "\xff\xc3\xa9", "target": "\\ud800 \\ud83d\\ude00"}\n'
     path = write(tmp_path / "a.jsonl", data)
     ((source, target),) = read_json_lines(path, encoding=LENIENT)
@@ -124,7 +124,7 @@ def test_blank_lines_at_the_end_are_ignored(tmp_path):
     assert list(read_json_lines(path)) == [("a", "b")]
 
 
-def test_control_characters_are_replaced_however_they_are_written(tmp_path):
+def test_raw_and_escaped_control_characters_are_replaced(tmp_path):
     line = '{"source": "a\\u000b\x0b", "target": "\\u0000\\uffff"}\n'
     path = write(tmp_path / "a.jsonl", line)
     assert list(read_json_lines(path)) == [("a\ufffd\ufffd", "\ufffd\ufffd")]
@@ -139,7 +139,7 @@ ROWS = {
 
 @pytest.fixture(params=["jsonl", "parquet"])
 def read(request, tmp_path):
-    """Writes rows in a format and reads them."""
+    """Return a function that writes rows in a format and reads them."""
 
     def read(rows, keys=("source", "target"), languages=("", "")):
         path = tmp_path / "a"
@@ -188,7 +188,7 @@ MOSES = {
 
 @pytest.fixture
 def pack(tmp_path):
-    """Writes a ZIP archive; gives its path."""
+    """Return a function that writes a ZIP archive and returns its path."""
 
     def pack(members):
         path = tmp_path / "de-en.txt.zip"
@@ -200,7 +200,7 @@ def pack(tmp_path):
     return pack
 
 
-def test_an_archive_of_opus_has_both_sides(pack):
+def test_both_sides_of_an_opus_archive_are_read(pack):
     path, pairs = pack(MOSES), [("eins", "one"), ("zwei", "two")]
     swapped = [pair[::-1] for pair in pairs]
     assert list(read_zip(path)) == pairs
@@ -221,7 +221,7 @@ def test_an_archive_of_opus_has_both_sides(pack):
         (MOSES | {"x.de-en.de": "a\n"}, r"zip.x\.de-en\.de has 1 lines"),
     ],
 )
-def test_an_archive_without_one_pair_is_refused(pack, members, message):
+def test_an_archive_needs_exactly_one_pair_of_files(pack, members, message):
     with pytest.raises(T2TLiteError, match=message):
         list(read_zip(pack(members)))
 
@@ -234,11 +234,11 @@ def test_an_archive_without_the_languages_is_refused(pack):
 def test_a_damaged_archive_is_refused(pack):
     path = pack({name: text * 999 for name, text in MOSES.items()})
     data = path.read_bytes()
-    at = data.index(b"x.de-en.de") + 20
+    offset = data.index(b"x.de-en.de") + 20
     for bad in (
         data[:-30],
         b"text",
-        data[:at] + bytes(9) + data[at + 9 :],
+        data[:offset] + bytes(9) + data[offset + 9 :],
         # Encryption is bit 0 of the flags of a header.
         data.replace(b"PK\1\2\x14\3\x14\0\0", b"PK\1\2\x14\3\x14\0\1"),
     ):

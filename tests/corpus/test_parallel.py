@@ -1,4 +1,4 @@
-"""The sides of a corpus are found by name, and read in step."""
+"""The two sides of a corpus are found by name and read line by line."""
 
 import gzip
 
@@ -11,13 +11,13 @@ XY = ("xx", "yy")
 
 
 def fill(folder, **files):
-    """Files of a text each; `__` in a name stands for a dot, `_` for `-`."""
+    """Write text files; `__` in a name stands for a dot, `_` for `-`."""
     for name, text in files.items():
         name = name.replace("__", ".").replace("_", "-")
         (folder / name).write_text(text, "utf-8")
 
 
-def found(folder, stems=("train",)):
+def find_names(folder, stems=("train",)):
     sides = find_parallel_files(folder, stems, XY)
     return [(source.name, target.name) for source, target in sides]
 
@@ -45,7 +45,7 @@ def test_the_shorter_of_unequal_files_is_named(tmp_path, source, target):
         list(read_parallel(tmp_path / "a.xx", tmp_path / "a.yy"))
 
 
-def test_parts_follow_one_another_by_name(tmp_path):
+def test_parts_are_sorted_by_name(tmp_path):
     fill(
         tmp_path,
         train__2__xx="c",
@@ -56,18 +56,18 @@ def test_parts_follow_one_another_by_name(tmp_path):
         train_news__yy="N",
     )
     stems = ("train.1", "train.2", "train-news")
-    assert found(tmp_path) == [(f"{x}.xx", f"{x}.yy") for x in stems]
+    assert find_names(tmp_path) == [(f"{x}.xx", f"{x}.yy") for x in stems]
 
 
-def test_the_first_name_of_a_split_that_is_there_counts(tmp_path):
+def test_the_first_existing_name_of_a_split_is_used(tmp_path):
     stems = ("dev", "newstest")
     fill(tmp_path, newstest__xx="a", newstest__yy="A")
-    assert found(tmp_path, stems) == [("newstest.xx", "newstest.yy")]
+    assert find_names(tmp_path, stems) == [("newstest.xx", "newstest.yy")]
     fill(tmp_path, dev__xx="a", dev__yy="A")
-    assert found(tmp_path, stems) == [("dev.xx", "dev.yy")]
+    assert find_names(tmp_path, stems) == [("dev.xx", "dev.yy")]
 
 
-def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
+def test_sgml_is_found_by_language_and_role_and_parsed_as_by_mteval(
     tmp_path,
 ):
     fill(
@@ -102,7 +102,7 @@ def test_sgml_is_found_by_language_and_role_and_read_as_mteval_reads_it(
         list(read_parallel(source, target))
 
 
-def test_nothing_found_says_what_was_looked_for(tmp_path):
+def test_the_error_without_files_lists_the_expected_names(tmp_path):
     fill(tmp_path, other__xx="a")
     with pytest.raises(T2TLiteError, match=r"dev\.xx .*newstest\.yy"):
         find_parallel_files(tmp_path, ("dev", "newstest"), XY)

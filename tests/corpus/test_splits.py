@@ -1,4 +1,4 @@
-"""What is held out: by the text alone, whatever the order."""
+"""Held-out pairs depend on their text only, not on the order."""
 
 import random
 
@@ -15,7 +15,7 @@ def hash_of(*pair):
     return pair_hash(*pair, size=8)
 
 
-def test_hash_is_the_same_in_every_process_and_knows_the_sides():
+def test_hash_is_stable_and_depends_on_the_sides():
     # blake2b with 8 bytes of "1 ab", by b2sum --length=64.
     assert hash_of("a", "b").hex() == "e84297e14f30cdc8"
     assert hash_of("ab", "") != hash_of("a", "b") != hash_of("b", "a")
@@ -32,7 +32,7 @@ def test_the_pairs_with_the_smallest_hashes_are_chosen():
     assert found == {"dev": hashes[:7], "test": hashes[7:14]}
 
 
-def test_a_split_has_its_pairs_with_their_copies_in_the_order_of_the_corpus():
+def test_a_split_keeps_copies_and_the_order_of_the_corpus():
     pairs = PAIRS + PAIRS[::-3]
     for found in choose_held_out(pairs, CUT, 40).values():
         assert found == [pair for pair in pairs if pair in set(found)]
@@ -58,12 +58,12 @@ def test_pairs_with_an_empty_side_are_not_chosen():
 @pytest.mark.parametrize(
     ("pairs", "each"), [(3, 1), (100, 1), (299, 2), (210_000, 2000)]
 )
-def test_without_a_count_it_is_one_in_a_hundred(pairs, each):
+def test_default_count_is_one_percent_and_at_most_2000(pairs, each):
     chosen = choose_held_out(((str(i), "x") for i in range(pairs)), CUT)
     assert [len(pairs) for pairs in chosen.values()] == [each, each]
 
 
 @pytest.mark.parametrize("count", [500, 1000])
-def test_something_must_be_left_for_train(count):
+def test_train_must_not_be_empty(count):
     with pytest.raises(T2TLiteError, match=f"than {2 * count} .*got 1000"):
         choose_held_out(PAIRS + PAIRS, CUT, count)

@@ -1,4 +1,4 @@
-"""Translation memories: the texts of two languages, streamed."""
+"""Translation memories (TMX): pairs of two languages, read as a stream."""
 
 import gzip
 import tracemalloc
@@ -12,7 +12,7 @@ HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 def unit(**texts):
-    """A `<tu>`; the names are languages, `_` for `-`."""
+    """Return a `<tu>`; keywords are languages, with `_` for `-`."""
     variants = "".join(
         f'<tuv xml:lang="{language.replace("_", "-")}"><seg>{text}</seg></tuv>'
         for language, text in texts.items()
@@ -35,7 +35,7 @@ def pairs(path, source="xx", target="yy"):
     return list(read_tmx(path, source, target))
 
 
-def test_a_unit_is_a_pair_whatever_the_order_of_its_languages(tmp_path):
+def test_a_unit_is_a_pair_in_any_order_of_its_languages(tmp_path):
     path = memory(
         tmp_path,
         unit(xx="a &amp; &lt;b&gt; &#233;", yy="A"),
@@ -43,12 +43,12 @@ def test_a_unit_is_a_pair_whatever_the_order_of_its_languages(tmp_path):
     )
     assert pairs(path) == [("a & <b> \u00e9", "A"), ("b", "B")]
     assert pairs(path, "yy", "xx") == [("A", "a & <b> \u00e9"), ("B", "b")]
-    packed = tmp_path / "memory.tmx.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert pairs(packed) == pairs(path)
+    compressed = tmp_path / "memory.tmx.gz"
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    assert pairs(compressed) == pairs(path)
 
 
-def test_formatting_is_not_text_and_highlighted_text_is(tmp_path):
+def test_formatting_is_removed_and_highlighted_text_is_kept(tmp_path):
     path = memory(
         tmp_path,
         unit(
@@ -60,7 +60,7 @@ def test_formatting_is_not_text_and_highlighted_text_is(tmp_path):
     assert pairs(path) == [("a b c d f", "A   B")]
 
 
-def test_an_old_attribute_and_a_name_space_are_understood(tmp_path):
+def test_an_old_attribute_and_a_namespace_are_supported(tmp_path):
     old = '<tu><tuv lang="XX"><seg>a</seg></tuv>' + (
         '<tuv lang="yy_AA"><seg>A</seg></tuv></tu>'
     )
@@ -68,7 +68,7 @@ def test_an_old_attribute_and_a_name_space_are_understood(tmp_path):
     assert pairs(path) == [("a", "A")]
 
 
-def test_a_language_means_all_its_regions(tmp_path):
+def test_a_language_includes_its_regions(tmp_path):
     path = memory(
         tmp_path,
         unit(xx_AA="a", yy="A"),
@@ -82,7 +82,7 @@ def test_a_language_means_all_its_regions(tmp_path):
     assert pairs(path, "xx-BB", "yy")[:2] == [("", "A"), ("c", "B")]
 
 
-def test_a_language_that_is_not_there_is_answered_with_those_that_are(tmp_path):
+def test_the_error_for_a_missing_language_lists_the_others(tmp_path):
     path = memory(tmp_path, unit(xx_AA="a", zz="A"), unit(xx_AA="b"))
     with pytest.raises(T2TLiteError, match=r"tmx .*'yy'; .*'xx-aa', 'zz'"):
         pairs(path)
@@ -97,7 +97,7 @@ def test_a_language_that_is_not_there_is_answered_with_those_that_are(tmp_path):
         ("</body>", "", "line 7: "),
     ],
 )
-def test_broken_xml_is_named_with_its_line(tmp_path, old, new, message):
+def test_the_error_for_invalid_xml_has_its_line(tmp_path, old, new, message):
     path = memory(tmp_path, unit(xx="a", yy="A"))
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(T2TLiteError, match=f"memory.tmx is damaged: {message}"):
@@ -159,7 +159,7 @@ def test_a_control_character_is_replaced(tmp_path, text, found):
     [
         *(("utf-8-sig", "utf-8"), ("utf-16", "utf-16")),
         *(("utf-16-le", "utf-16"), ("latin-1", "ISO-8859-1")),
-        ("utf-8", "utf-16"),  # converted, but not the declaration
+        ("utf-8", "utf-16"),  # with a wrong declaration
     ],
 )
 def test_the_encoding_is_detected(tmp_path, encoding, declared):
@@ -177,7 +177,7 @@ def test_the_encoding_is_detected(tmp_path, encoding, declared):
         ("UTF-8", "klingon", "klingon"),
     ],
 )
-def test_a_cause_is_named(tmp_path, old, new, word):
+def test_the_error_for_invalid_tmx_names_the_cause(tmp_path, old, new, word):
     path = memory(tmp_path, unit(xx="a", yy="A").replace(' tuid="1"', ""))
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(T2TLiteError, match=f"memory.tmx .*{word}"):

@@ -42,10 +42,10 @@ def test_boundaries_are_every_integer_then_grow(max_length, growth, boundaries):
 @pytest.mark.parametrize(
     "boundary, max_positions, rows",
     [
-        (15, 2048, 136),  # 136.5, a multiple of 8
+        (15, 2048, 136),  # 136.5; 136 is a multiple of 8
         (17, 2048, 120),  # 120.5
         (100, 2048, 16),  # 20.5, rounded down to 16
-        (300, 2048, 6),  # below 8 as it is
+        (300, 2048, 6),  # less than 8 is not rounded
         (2048, 2048, 1),
     ],
 )
@@ -53,8 +53,8 @@ def test_rows_fill_the_positions(boundary, max_positions, rows):
     assert bucketing.bucket_batch_size(boundary, max_positions) == rows
 
 
-def test_small_window_worked_by_hand():
-    # Two rows of 4 fit 8 positions, and four of 2.
+def test_small_window_worked_out_by_hand():
+    # A batch of 8 positions has two rows of 4 tokens, or four of 2.
     result = plan(
         [4, 2, 4, 2, 2, 2, 3, 0, 9],
         [4, 2, 4, 2, 2, 2, 4, 2, 2],
@@ -63,7 +63,7 @@ def test_small_window_worked_by_hand():
         seed=None,
     )
     assert [batch.tolist() for batch in batches_of(result)] == [
-        [6],  # left over, and so not full
+        [6],  # the remainder, which is not full
         [0, 2],
         [1, 3, 4, 5],
     ]
@@ -71,8 +71,8 @@ def test_small_window_worked_by_hand():
     assert result.widths[:, 1].tolist() == [4, 4, 2]
 
 
-def test_leftovers_move_into_the_next_larger_class():
-    # Five of 4 and eleven of 5 tokens, eight rows a batch: 16 make two.
+def test_a_remainder_moves_to_the_next_larger_bucket():
+    # 5 pairs of 4 tokens and 11 of 5 tokens give two batches of 8 rows.
     result = plan([4] * 5 + [5] * 11, [4] * 5 + [5] * 11, max_positions=40)
     assert np.diff(result.batches).tolist() == [8, 8]
     assert result.widths[:, 0].tolist() == [5, 5]
@@ -133,7 +133,7 @@ def test_at_most_one_batch_of_a_window_is_not_full():
     assert sum(count not in allowed for count in rows) <= 1
 
 
-def test_same_seed_same_plan_other_seed_other_batches():
+def test_the_seed_determines_the_batches():
     sources, targets = random_lengths(2000)
     first, again, other = (
         plan(sources, targets, seed=seed) for seed in (7, 7, 8)

@@ -85,13 +85,13 @@ def test_digest_depends_on_the_data_not_on_versions(data):
     assert other.digest != manifest.digest
 
 
-def test_lengths_give_the_longest_and_the_too_long():
+def test_lengths_give_the_maximum_and_count_too_long_pairs():
     record = split_record(lengths={3: 1, 10: 2, 11: 5})
     assert record.max_length == 11
     assert [record.too_long(n) for n in (2, 3, 10, 11)] == [8, 7, 5, 0]
 
 
-def test_unknown_split_is_answered_with_the_known_ones(data):
+def test_the_error_for_an_unknown_split_lists_the_others(data):
     with pytest.raises(T2TLiteError, match="train; got 'valid'"):
         data[1].split("valid")
 
@@ -119,14 +119,14 @@ def test_manifest_that_is_missing_or_unreadable_is_one_clear_error(
     assert "\n" not in str(error.value)
 
 
-def test_other_options_are_named_and_the_fix_has_them_in_full(tmp_path):
-    there = Folded().with_options({"folds": 3, "file": "/x" * 40 + "/a"})
-    here = Folded().with_options({"folds": 4, "file": "/x" * 40 + "/b"})
-    save_manifest(tmp_path, there)
-    loaded = Manifest.load(tmp_path, there)
-    assert loaded.options == there.options
+def test_the_error_for_other_options_has_a_complete_fix(tmp_path):
+    old = Folded().with_options({"folds": 3, "file": "/x" * 40 + "/a"})
+    new = Folded().with_options({"folds": 4, "file": "/x" * 40 + "/b"})
+    save_manifest(tmp_path, old)
+    loaded = Manifest.load(tmp_path, old)
+    assert loaded.options == old.options
     with pytest.raises(T2TLiteError) as error:
-        check_data(tmp_path, here, loaded)
+        check_data(tmp_path, new, loaded)
     message = str(error.value)
     assert f'options.file was "{"/x" * 40}/a", is "{"/x" * 40}/b"' in message
     assert "options.folds was 3, is 4" in message
@@ -139,7 +139,7 @@ def test_data_of_a_problem_is_found_under_any_name(tmp_path):
         problem.base_name = name
         save_manifest(tmp_path, problem)
     save_manifest(tmp_path, Words())
-    save_manifest(tmp_path, Folded())  # without options, as of old versions
+    save_manifest(tmp_path, Folded())  # without options, as in old versions
     (tmp_path / "bad.manifest.json").write_text("{")
     (tmp_path / "odd.manifest.json").write_text('{"definition": [1]}')
     assert find_data(tmp_path, Folded()) == ["one", "two"]
@@ -151,7 +151,7 @@ def change(path, content):
 
 
 @pytest.mark.parametrize("content", [None, b"abd"])
-def test_another_vocabulary_is_refused(data, content):
+def test_a_changed_vocabulary_is_refused(data, content):
     folder, manifest = data
     change(folder / "words.vocab", content)
     with pytest.raises(T2TLiteError, match="words.vocab"):
@@ -167,6 +167,6 @@ def test_missing_short_or_changed_shard_is_named(data, content):
     change(shard, content)
     with pytest.raises(T2TLiteError, match=f"{shard} is (missing|damaged)"):
         check_shards(folder, Words(), manifest)
-    if content != b"abd":  # else only a checksum can tell
+    if content != b"abd":  # else only the checksum differs
         with pytest.raises(T2TLiteError, match=str(shard)):
             check_data(folder, Words(), manifest)

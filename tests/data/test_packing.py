@@ -53,12 +53,12 @@ def test_no_example_lost_or_duplicated_and_rows_within_width(examples, seed):
 
 
 def test_pairs_that_fill_a_row_exactly_share_it():
-    """Of sums of three and five pairs, one way fills rows of ten."""
+    """Fill two rows of ten, for which there is only one assignment."""
     found = plan([8, 7, 3, 2], [6, 7, 3, 4], 10, 10, seed=None)
     assert sorted(sorted(row) for row in bins_of(found)) == [[0, 3], [1, 2]]
 
 
-def test_the_fuller_side_bounds_a_row():
+def test_the_fuller_side_limits_a_row():
     found = plan([9, 9, 2, 2], [1, 1, 1, 1], 12, 12, seed=None)
     assert sorted(sorted(row) for row in bins_of(found)) == [[0, 2], [1, 3]]
     found = plan([1, 1, 1, 1], [9, 9, 2, 2], 12, 12, seed=None)
@@ -66,8 +66,8 @@ def test_the_fuller_side_bounds_a_row():
 
 
 @pytest.mark.parametrize("length", [64, 40, 33, 1])
-def test_no_batch_is_of_empty_rows_alone(length):
-    """Its loss would be divided by no token."""
+def test_no_batch_has_only_empty_rows(length):
+    """Prevent a division of the loss of a batch by zero tokens."""
     for examples in (1, 397, 400):
         found = plan([length] * examples, [length] * examples)
         sizes = np.diff(found.rows).reshape(-1, 4)  # 4 rows of 64 a batch
@@ -82,7 +82,7 @@ def test_too_long_and_empty_pairs_are_left_out():
     assert len(nothing.examples) == len(nothing.widths) == 0
 
 
-def test_same_generator_same_plan_other_generator_other_neighbors():
+def test_the_generator_determines_the_plan():
     sides = random_lengths(1000)
     first, again, other = (plan(*sides, seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first.examples, again.examples)
@@ -91,8 +91,8 @@ def test_same_generator_same_plan_other_generator_other_neighbors():
     assert len(rows[0] & rows[1]) < len(rows[0]) / 4
 
 
-def test_long_and_short_pairs_come_in_every_part_of_a_window():
-    """Batches follow one another in no order of length."""
+def test_every_part_of_a_window_has_long_and_short_pairs():
+    """Check that batches are not sorted by length."""
     sources, targets = random_lengths(4000)
     found = plan(sources, targets)
     lengths = sources[found.examples]
@@ -100,7 +100,7 @@ def test_long_and_short_pairs_come_in_every_part_of_a_window():
     assert max(parts) - min(parts) < 0.1 * lengths.mean()
 
 
-def test_97_percent_of_the_positions_are_real_at_lengths_of_news():
+def test_97_percent_of_the_positions_are_tokens_at_news_lengths():
     generator = np.random.default_rng(0)
     means = generator.lognormal(np.log(28) - 0.18, 0.6, 20_000)
     sides = generator.normal(1, 0.2, (2, 20_000)) * means

@@ -28,7 +28,7 @@ class Numbered(Problem):
 
 
 def example(number, source_length, target_length):
-    """Pair `number`: its ids tell which one it is and which side."""
+    """Return pair `number`; its ids encode the number and the side."""
     source = [FIRST_ID + 2 * number] * (source_length - 1) + [1]
     target = [FIRST_ID + 2 * number + 1] * (target_length - 1) + [1]
 
@@ -40,7 +40,7 @@ def example(number, source_length, target_length):
 
 
 def write_data(folder, shard_lengths, split="train"):
-    """Shards of pairs with the given (source, target) lengths; a manifest."""
+    """Write shards with these (source, target) lengths; return the manifest."""
     shards, numbers, all_lengths = [], itertools.count(), {}
     for index, lengths in enumerate(shard_lengths):
         file = f"numbered-{split}-{index:05d}-of-{len(shard_lengths):05d}"
@@ -83,8 +83,8 @@ def report_of(data, **changes):
 
 def eval_batches(data, max_positions=128):
     sizes = {"max_positions": max_positions, "max_length": 20}
-    where = data[0], Numbered(), data[1], "train"
-    return pipeline.eval_batches(*where, **sizes)
+    args = data[0], Numbered(), data[1], "train"
+    return pipeline.eval_batches(*args, **sizes)
 
 
 def training_batches(data, problem=None, **changes):
@@ -107,7 +107,7 @@ def taken(dataset, count):
 
 
 def epoch_of(dataset, epoch=0):
-    """The elements of one epoch, by the positions before them."""
+    """Return the elements of one epoch, selected by their start positions."""
     elements, position = [], Position()
     for element in dataset:
         if position.epoch > epoch:
@@ -156,7 +156,7 @@ def test_rows_end_in_eos_then_pads_within_max_positions(data):
                 assert not row[length:].any()
 
 
-def test_same_seed_same_order_other_seed_or_epoch_other_order(data):
+def test_the_order_depends_on_the_seed_and_the_epoch(data):
     first = epoch_of(training_batches(data))
     assert same(first, epoch_of(training_batches(data)))
     for other in (
@@ -172,7 +172,7 @@ def test_same_seed_same_order_other_seed_or_epoch_other_order(data):
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_stream_from_any_position_is_the_tail_of_the_whole(data, packing):
+def test_stream_from_any_position_is_the_tail_of_the_stream(data, packing):
     whole = taken(training_batches(data, packing=packing), 200)
     positions = [Position(*element["position"]) for element in whole]
     ends_of_windows = [
@@ -189,7 +189,7 @@ def test_stream_from_any_position_is_the_tail_of_the_whole(data, packing):
 
 
 def packed_pairs(elements):
-    """The (source, target) ids of packed rows, as the segments say."""
+    """Yield the (source, target) ids of packed rows, split by segments."""
     for element in elements:
         numbers = element["targets_segmentation"]
         for row in range(len(numbers)):
@@ -224,15 +224,15 @@ def test_packed_batches_have_one_shape_and_positions_from_0(data):
             positions = element[f"{side}_position"]
             for values in (ids, numbers, positions):
                 assert values.dtype == np.int32
-                assert values.shape == (6, 20)  # of 128 positions
+                assert values.shape == (6, 20)  # 120 of 128 positions
             np.testing.assert_array_equal(numbers > 0, ids > 0)
             is_first = np.diff(numbers, axis=1, prepend=0) > 0
             np.testing.assert_array_equal(
                 (positions == 0) & (ids > 0), is_first
             )
-            goes_on = ~is_first & (ids > 0)
+            continues = ~is_first & (ids > 0)
             steps = np.diff(positions, axis=1, prepend=0)
-            assert (steps[goes_on] == 1).all()
+            assert (steps[continues] == 1).all()
             assert not positions[ids == 0].any()
 
 
@@ -252,7 +252,7 @@ def test_reversed_problem_swaps_sides(data):
     assert all((element["inputs"][:, 0] % 2 == 0).all() for element in swapped)
 
 
-def test_over_long_pairs_are_left_out_and_counted(data):
+def test_too_long_pairs_are_dropped_and_counted(data):
     kept = [n for n, pair in enumerate(random_pairs(500)) if max(pair) <= 12]
     elements = epoch_of(training_batches(data, max_length=12))
     assert sorted(numbers_in(elements)) == kept
@@ -261,7 +261,7 @@ def test_over_long_pairs_are_left_out_and_counted(data):
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_windows_without_a_usable_pair_are_passed_over(tmp_path, packing):
+def test_windows_without_a_usable_pair_are_skipped(tmp_path, packing):
     shards = [[(30, 30)] * 10, [(5, 5)] * 10]
     data = tmp_path, write_data(tmp_path, shards)
     changes = {"max_length": 20, "window_size": 5, "packing": packing}
@@ -290,7 +290,7 @@ def test_pair_longer_than_a_pass_is_refused_at_the_start(data):
             make(data, max_positions=16)
 
 
-def test_a_pass_has_to_fit_the_longest_pair_that_is_kept(data):
+def test_a_pass_must_fit_the_longest_pair_that_is_kept(data):
     assert training_batches(data, max_positions=20, max_length=256)
     assert training_batches(data, max_positions=16, max_length=16)
 
@@ -312,7 +312,7 @@ def test_eval_batches_hold_every_kept_pair_once_longest_first(data):
     assert same(elements, taken(dataset, -1))
 
 
-def test_read_pairs_gives_the_files_order(data):
+def test_read_pairs_keeps_the_order_of_the_files(data):
     pairs = list(pipeline.read_pairs(data[0], Numbered(), data[1], "train"))
     assert [len(s) for s, _ in pairs] == [s for s, _ in random_pairs(500)]
     assert [(int(s[0]) - FIRST_ID) // 2 for s, _ in pairs] == list(range(500))
@@ -345,7 +345,7 @@ def damage(path, how):
 
 
 @pytest.mark.parametrize("how", ["a flipped bit", "cut short", "gone"])
-def test_damaged_shard_is_named_by_who_reads_it(tmp_path, how):
+def test_the_error_for_a_damaged_shard_names_it(tmp_path, how):
     pairs = random_pairs(100)
     manifest = write_data(tmp_path, [pairs[:50], pairs[50:]])
     bad = tmp_path / "numbered-train-00001-of-00002"
@@ -356,7 +356,7 @@ def test_damaged_shard_is_named_by_who_reads_it(tmp_path, how):
             taken(dataset, 40)
 
 
-def test_unreadable_data_without_damage_still_says_where(tmp_path):
+def test_the_error_for_other_unreadable_data_names_the_folder(tmp_path):
     manifest = write_data(tmp_path, [random_pairs(10)])
     with pytest.raises(
         T2TLiteError, match=f"Cannot read the data in {tmp_path}"
@@ -388,7 +388,7 @@ def multi30k(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["multi30k_ende", "multi30k_enfr"])
-def test_95_percent_of_the_positions_are_real_on_multi30k(multi30k, name):
+def test_95_percent_of_the_positions_are_tokens_on_multi30k(multi30k, name):
     for max_positions in (2048, 4096):
         report = pipeline.padding_report(
             *multi30k(name), max_positions=max_positions, max_length=128, seed=0
@@ -402,14 +402,14 @@ class Words(Text2TextProblem):
     vocab_size = 350
 
     def samples(self, split, raw):
-        choose = np.random.default_rng(1)
+        rng = np.random.default_rng(1)
         words = "the cat sat on a mat while two small dogs ran over hills"
         for _ in range(300 if split == "train" else 2):
-            line = choose.choice(words.split(), choose.integers(2, 12))
+            line = rng.choice(words.split(), rng.integers(2, 12))
             yield " ".join(line), " ".join(line[::-1])
 
 
-def test_bpe_dropout_segments_each_text_anew_in_each_epoch(tmp_path):
+def test_bpe_dropout_changes_the_tokens_in_each_epoch(tmp_path):
     data = tmp_path, DataGenerator(Words(), tmp_path, progress=False).run()
     encoders = Words().load_encoders(tmp_path)
     options = {"problem": Words(), "max_length": 60, "encoders": encoders}
@@ -436,6 +436,6 @@ def test_bpe_dropout_segments_each_text_anew_in_each_epoch(tmp_path):
     assert same(first[5:], epoch_of(batches(start=first[4]["position"])))
 
 
-def test_bpe_dropout_requires_a_vocabulary_of_sentencepiece(data):
+def test_bpe_dropout_requires_a_sentencepiece_vocabulary(data):
     with pytest.raises(UsageError, match="SentencePiece"):
         training_batches(data, bpe_dropout=0.1, encoders={"inputs": None})

@@ -1,4 +1,4 @@
-"""Apache Beam makes the files that one machine makes."""
+"""Apache Beam generates the same files as one machine."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from t2t_lite.datagen.apache_beam import (  # noqa: E402 (requires Beam)
     BeamGeneration,
 )
 
-# Copies in one chunk and in others.
+# Duplicates are in the same chunk and in others.
 PAIRS = [(f"a {i % 37}", f"b {i % 37}") for i in range(100)]
 PAIRS += [("", "x"), ("y", " "), ("same", "same")]
 PAIRS += [(f"c {i}", f"d {i}") for i in range(120)] + PAIRS[:30]
@@ -49,7 +49,7 @@ def small(monkeypatch):
 @pytest.mark.parametrize(
     ("problem", "runner"), [(Plain, "DirectRunner"), (Distinct, "fnapi")]
 )
-def test_the_files_are_those_of_one_machine(tmp_path, problem, runner):
+def test_files_are_the_same_as_of_one_machine(tmp_path, problem, runner):
     alone = make(problem(PAIRS), tmp_path / "alone", seed=7)
     manifest = on_beam(runner, tmp_path / "beam", problem(PAIRS), seed=7).run()
     assert manifest == alone  # checksums and counts
@@ -70,7 +70,7 @@ def empty():
     yield "", "a"
 
 
-def careless():
+def buggy():
     yield "a", "b"
     yield ["a", "b"][7]
 
@@ -89,12 +89,10 @@ class OnWorker(Plain):
     [
         (damaged, T2TLiteError, "^File 7 is damaged.$"),
         (empty, T2TLiteError, "train split of toy has no pair"),
-        (careless, RuntimeError, "FnApiRunner failed: .*index out of range"),
+        (buggy, RuntimeError, "FnApiRunner failed: .*index out of range"),
     ],
 )
-def test_what_fails_on_a_worker_is_one_line_here(
-    tmp_path, pairs, error, message
-):
+def test_an_error_of_a_worker_is_one_line(tmp_path, pairs, error, message):
     with pytest.raises(error, match=message) as raised:
         on_beam("FnApiRunner", tmp_path, OnWorker(pairs)).run()
     assert "\n" not in str(raised.value)
@@ -108,7 +106,7 @@ def test_unknown_runners_and_options_are_refused(tmp_path):
         on_beam("DirectRunner", tmp_path, options=["--direct_num_worker=3"])
 
 
-def test_the_command_takes_a_runner_and_its_options(
+def test_the_command_accepts_a_runner_and_its_options(
     run_command, tiny_usr_dir, tmp_path
 ):
     code, out, err = run_command(
@@ -119,7 +117,7 @@ def test_the_command_takes_a_runner_and_its_options(
         "--runner=FnApiRunner",
         "--",
         "--direct_num_workers=2",
-        "--direct_running_mode=multi_processing",  # as other machines do
+        "--direct_running_mode=multi_processing",  # as on other machines
     )
     assert code == 0, err
     assert out.startswith("train: 40 pairs, ")

@@ -36,7 +36,7 @@ def test_writes_shards_vocabulary_and_manifest(tmp_path):
     assert {"t2t-lite", "tensorflow", "sentencepiece"} <= set(manifest.versions)
 
 
-def test_a_split_has_a_shard_for_so_many_pairs(tmp_path, monkeypatch):
+def test_the_number_of_shards_depends_on_the_pairs(tmp_path, monkeypatch):
     monkeypatch.setattr(shuffle, "SHARD_PAIRS", 15)
     problem = Toy()
     problem.pairs_of = {"train": 400, "dev": 40, "test": 2}
@@ -76,7 +76,7 @@ class Filtered(WithPairs):
         yield from self.train
 
 
-def test_filters_leave_pairs_out_of_train_and_of_nothing_else(tmp_path):
+def test_filters_drop_pairs_of_train_only(tmp_path):
     pairs = [("a", "b"), ("c", "c"), ("d" * 10, "D"), *[("e", "e")] * 4]
     manifest = make(Filtered(pairs), tmp_path)
     record = manifest.splits["train"]
@@ -95,11 +95,11 @@ def test_corpus_without_a_pair_is_an_error(tmp_path, pairs):
 
 
 @pytest.mark.parametrize("pair", [None, "ab", ("a",), ("a", None), (b"a", "b")])
-def test_samples_that_are_no_texts_are_an_error(tmp_path, pair):
+def test_samples_that_are_not_texts_are_an_error(tmp_path, pair):
     problem = WithPairs([("a", "b"), pair])
     with pytest.raises(T2TLiteError, match="as pair 2 of toy train"):
         make(problem, tmp_path)
-    # Nor do they get into a vocabulary.
+    # The vocabulary refuses them, too.
     with pytest.raises(T2TLiteError, match="as pair 2 of toy train"):
         list(problem.vocabulary_lines(None))
 
@@ -116,7 +116,7 @@ class TwoRemoteFiles(TwoFiles):
     files = tuple(RemoteFile(f"{x}.txt", f"http://x/{x}", "00") for x in "ab")
 
 
-def test_what_is_missing_shows_before_work_begins(tmp_path, capsys):
+def test_missing_files_are_reported_before_work_begins(tmp_path, capsys):
     raw = tmp_path / "raw"
     for problem, message in (
         (TwoFiles(), f"{raw}"),
@@ -152,7 +152,7 @@ def test_data_keeps_its_seed(tmp_path):
     assert again.digest == usual.digest
 
 
-def test_overwriting_leaves_no_shard_of_before(tmp_path, monkeypatch):
+def test_overwriting_removes_old_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(shuffle, "SHARD_PAIRS", 15)
     make(Toy(), tmp_path)
     monkeypatch.setattr(shuffle, "SHARD_PAIRS", 100)
@@ -160,7 +160,7 @@ def test_overwriting_leaves_no_shard_of_before(tmp_path, monkeypatch):
     assert files_in(tmp_path) == COMPLETE
 
 
-def test_what_a_killed_process_left_is_never_taken_for_data(tmp_path):
+def test_files_of_a_killed_process_are_not_used_as_data(tmp_path):
     make(Toy(), tmp_path)
     (tmp_path / "toy.manifest.json").unlink()  # killed while renaming
     left = tmp_path / ".toy.incomplete"
@@ -172,7 +172,7 @@ def test_what_a_killed_process_left_is_never_taken_for_data(tmp_path):
     assert files_in(tmp_path) == COMPLETE
 
 
-def test_processes_at_once_make_the_data_once(tmp_path):
+def test_concurrent_calls_generate_the_data_once(tmp_path):
     runs = []
 
     class Slow(Toy):
@@ -192,20 +192,20 @@ def test_processes_at_once_make_the_data_once(tmp_path):
     assert files_in(tmp_path) == COMPLETE
 
 
-def test_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
+def test_folder_that_cannot_be_created_is_one_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(T2TLiteError, match="Cannot write data: .*file"):
         make(Toy(), tmp_path / "file" / "data")
 
 
 class Unreadable(Toy):
-    """Its own code fails to open a file."""
+    """A problem whose own code fails to open a file."""
 
     def samples(self, split, raw):
         return open("/no/such/corpus")
 
 
-def test_a_file_error_of_the_corpus_is_not_taken_for_one_of_the_data(tmp_path):
+def test_a_file_error_in_the_code_of_a_problem_is_unchanged(tmp_path):
     with pytest.raises(FileNotFoundError, match="/no/such/corpus"):
         make(Unreadable(), tmp_path)
     assert files_in(tmp_path) == {".toy.lock"}
@@ -229,7 +229,7 @@ def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
     assert files_in(tmp_path) == COMPLETE
 
 
-# In a process of its own, where nothing else takes memory.
+# Runs in a separate process, where no other code uses memory.
 _PEAKS = """
 import sys, tracemalloc
 from support.toy_problem import Endless, Toy, make
@@ -266,7 +266,7 @@ def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
 
 
 def run_endless_pool(folder):
-    """A process that generates without end, with two workers."""
+    """Start a process that generates data forever, with two workers."""
     code = f"""
         import itertools, sys
         sys.path.insert(0, {str(TESTS)!r})
@@ -310,15 +310,16 @@ def wait_until(condition, seconds=120):
 def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
     process = run_endless_pool(tmp_path)
     spill = tmp_path / "data" / ".toy.incomplete"
-    wait_until(lambda: len(children_of(process.pid)) >= 3)  # and a tracker
+    # Two workers and a tracker.
+    wait_until(lambda: len(children_of(process.pid)) >= 3)
     wait_until(spill.exists)
     children = children_of(process.pid)
     process.send_signal(stop)
     _, err = process.communicate(timeout=120)
     wait_until(lambda: not any(map(is_alive, children)))
     if stop == signal.SIGINT:
-        # Only the process itself is interrupted; workers say nothing. (It may
-        # be handling an exception, and then prints two tracebacks.)
+        # The main process prints the interrupt, and workers print nothing. (It
+        # may be handling an exception, and then prints two tracebacks.)
         assert err.decode().splitlines().count("KeyboardInterrupt") == 1
         left = {".toy.lock", ".toy.incomplete"}
         assert files_in(tmp_path / "data") == left
@@ -334,7 +335,7 @@ def is_alive(pid):
         return False
 
 
-def test_progress_is_told_on_stderr(tmp_path, capsys):
+def test_progress_is_printed_to_stderr(tmp_path, capsys):
     DataGenerator(WithPairs([("a", "b"), ("", "c")]), tmp_path).run()
     out, err = capsys.readouterr()
     assert not out

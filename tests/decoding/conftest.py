@@ -1,4 +1,4 @@
-"""A vocabulary and a model of it, for the whole room; not to be changed."""
+"""A vocabulary and a model, shared by all tests, which must not change them."""
 
 import pytest
 

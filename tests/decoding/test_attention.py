@@ -1,4 +1,4 @@
-"""Attention weights as an object with a plot."""
+"""Attention weights and their plot."""
 
 import io
 import sys
@@ -46,7 +46,7 @@ def test_a_plot_has_the_weights_of_a_head_or_their_mean(
         (axes.yaxis, attention.target_tokens),
     ):
         assert [label.get_text() for label in axis.get_ticklabels()] == tokens
-    axes.figure.savefig(io.BytesIO())  # not a formula
+    axes.figure.savefig(io.BytesIO())  # labels are not parsed as formulas
 
 
 def test_a_plot_of_a_run_makes_a_figure(tiny_run):

@@ -1,4 +1,4 @@
-"""Batches: similar lengths together, bounded, order kept, any workers."""
+"""Batches of similar length: their limits, workers and order of results."""
 
 import _thread
 import itertools
@@ -20,7 +20,7 @@ from t2t_lite.errors import UsageError
         (None, 30, [15, 14, 8, 9], 1, [[0, 1], [3, 2]]),
         (2, 30, [10, 10, 10], 1, [[0, 1], [2]]),
         (None, 30, [100, 5, 100], 1, [[0], [2], [1]]),
-        (None, 32, [1, 1, 1, 1, 1], 1, [[0, 1, 2, 3], [4]]),  # 8 each at least
+        (None, 32, [1, 1, 1, 1, 1], 1, [[0, 1, 2, 3], [4]]),  # each counts as 8
         (None, None, [5, 5], 1, [[0, 1]]),
         (3, None, [], 1, []),
         (None, None, [1, 3, 2, 4], 2, [[3, 1], [2, 0]]),
@@ -38,7 +38,7 @@ def test_batches_as_worked_out_by_hand(size, tokens, lengths, shares, batches):
     st.none() | st.integers(1, 400),
     st.integers(1, 5),
 )
-def test_each_text_is_in_one_batch_that_keeps_the_bounds(
+def test_each_text_is_in_one_batch_within_the_limits(
     lengths, size, tokens, shares
 ):
     batches = Batching(size, tokens).batches(lengths, shares)
@@ -51,7 +51,7 @@ def test_each_text_is_in_one_batch_that_keeps_the_bounds(
 
 
 @pytest.mark.parametrize("bound", ["size", "tokens"])
-def test_bounds_must_be_positive(bound):
+def test_limits_must_be_positive(bound):
     with pytest.raises(UsageError, match=f"batch_{bound}.*got 0"):
         Batching(**{bound: 0})
 
@@ -67,7 +67,7 @@ def run(items, work, batching, parts=lambda item: [item]):
     )
 
 
-def test_workers_get_a_share_of_few_items():
+def test_a_few_items_are_divided_among_the_workers():
     seen = []
 
     def work(batch):
@@ -89,14 +89,14 @@ def test_items_come_in_order_with_the_results_of_their_parts(workers, batching):
     assert list(run([], work, batching)) == []
 
 
-def test_workers_run_at_the_same_time_and_each_once():
+def test_workers_run_in_parallel_on_one_batch_each():
     locks = [threading.Lock() for _ in range(3)]
-    all_of_them = threading.Barrier(3, timeout=60)
+    barrier = threading.Barrier(3, timeout=60)
 
     def worker(lock):
         def work(batch):
             assert lock.acquire(blocking=False)
-            all_of_them.wait()
+            barrier.wait()
             lock.release()
             return batch
 
@@ -115,7 +115,7 @@ def test_an_error_of_a_worker_ends_the_stream(workers):
         list(run(range(100), [work] * workers, Batching(2)))
 
 
-def test_a_stream_is_not_read_far_ahead_and_not_after_it_is_closed():
+def test_a_stream_is_not_read_far_ahead_or_after_it_is_closed():
     read = itertools.count()
     before = threading.active_count()
     found = run(iter(read.__next__, None), [list], Batching(1))

@@ -1,4 +1,4 @@
-"""A model may have more ids than its vocabulary: they are never text."""
+"""Ids of a model beyond its vocabulary never become text."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def make(encoder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sample", [False, True])
-def test_ids_beyond_are_searched_and_not_written(make, encoder, sample):
+def test_ids_beyond_are_searched_but_not_in_texts(make, encoder, sample):
     translator = make(sample=sample)
     beyond = 0
     for translation in translate_lines(
@@ -46,11 +46,11 @@ def test_ids_beyond_are_searched_and_not_written(make, encoder, sample):
     ):
         for each in translation.hypotheses:
             size = encoder.vocab_size
-            known = [i if i < size else UNK_ID for i in each.tokens]
-            beyond += known.count(UNK_ID)
+            ids = [i if i < size else UNK_ID for i in each.tokens]
+            beyond += ids.count(UNK_ID)
             assert len(each.pieces) == len(each.tokens)
             assert len(each.token_log_probabilities) == len(each.tokens)
-            text = on_one_line(encoder.decode_tf(tf.constant([known])))
+            text = on_one_line(encoder.decode_tf(tf.constant([ids])))
             assert each.text == text[0].numpy().decode()
     assert beyond > 5
 

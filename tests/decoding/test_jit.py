@@ -1,4 +1,4 @@
-"""Searches compiled with XLA find what others find."""
+"""Searches compiled with XLA give the same results."""
 
 import threading
 
@@ -14,7 +14,7 @@ from t2t_lite.decoding.translator import Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.model.ensemble import Ensemble
 
-# One has more tokens than the shortest source that is compiled.
+# One text has more tokens than the minimum width of a compiled search.
 LINES = [*random_sentences(5), "", " ", "grün " * 50]
 
 
@@ -57,9 +57,7 @@ LIMITS = {
     ],
     ids=str,
 )
-def test_the_results_are_those_of_the_search_that_is_not_compiled(
-    encoder, settings, options
-):
+def test_a_compiled_search_gives_the_same_results(encoder, settings, options):
     if options is None:
         models = [random_model(encoder.vocab_size, seed) for seed in (1, 2)]
         model = Ensemble(models)
@@ -77,8 +75,8 @@ def test_the_results_are_those_of_the_search_that_is_not_compiled(
         for name in ("outputs", "tokens", "cut"):
             np.testing.assert_array_equal(found[name], wanted[name])
         assert_scores_close(found["scores"], wanted["scores"])
-    none = jitted.translate(tf.constant([], tf.string), count)
-    assert none["tokens"].shape == (0, count, 0)
+    empty = jitted.translate(tf.constant([], tf.string), count)
+    assert empty["tokens"].shape == (0, count, 0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_settings_that_cannot_be_compiled_are_refused(encoder, model, settings):
         make(encoder, model, True, **settings)
 
 
-def test_options_of_lines_that_cannot_be_compiled_are_refused(encoder, model):
+def test_request_options_that_cannot_be_compiled_are_refused(encoder, model):
     translator = make(encoder, model, True)
     options = {"prefix": tf.constant(["hund"])}
     with pytest.raises(UsageError, match="prefix.*jit"):
@@ -121,7 +119,7 @@ def test_a_shape_is_compiled_in_the_background_after_a_few_requests():
     assert background.find("large", 1) is None
 
 
-def test_an_error_of_a_compilation_in_the_background_is_raised():
+def test_an_error_of_a_background_compilation_is_raised():
     background = BackgroundJit(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         while True:

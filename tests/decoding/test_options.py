@@ -24,8 +24,8 @@ LINES = random_sentences(12)
 
 
 @pytest.fixture(scope="module")
-def searching(encoder, model):
-    """Return a function that makes a translator with some settings, once."""
+def make(encoder, model):
+    """Return a cached function that makes a translator with some settings."""
 
     @functools.cache
     def make(*, model=model, extra_decode_length=8, **settings):
@@ -41,7 +41,7 @@ def searching(encoder, model):
     return make
 
 
-def found(translator, lines, count=1, **options):
+def search(translator, lines, count=1, **options):
     """Return the hypotheses of each line."""
     options = {"note": lambda *_: None, **options}
     results = translate_lines(
@@ -61,7 +61,7 @@ def assert_same(some, others):
 
 
 def log_prob(translator, line, hypothesis, model=None):
-    """Return the log-probability of a hypothesis, from one full pass."""
+    """Return (log-probability of a hypothesis by one full pass, features)."""
     (ids,) = translator.source_encoder.encode([line])
     features = {
         "inputs": tf.constant([[*ids, EOS_ID]]),
@@ -71,32 +71,32 @@ def log_prob(translator, line, hypothesis, model=None):
     return float(tf.reduce_sum(model.token_log_probs(features))), features
 
 
-def test_a_line_and_its_seed_give_one_text(searching):
-    translator = searching(sample=True, temperature=1.5)
+def test_a_line_and_its_seed_determine_the_samples(make):
+    translator = make(sample=True, temperature=1.5)
     lines = [Request(line, seed=i % 3) for i, line in enumerate(LINES)]
-    together = found(translator, lines, 4, batching=Batching(12))
+    together = search(translator, lines, 4, batching=Batching(12))
     for line, wanted in zip(lines, together, strict=True):
-        assert_same(found(translator, [line], 4), [wanted])
+        assert_same(search(translator, [line], 4), [wanted])
     assert len({each.text for each in together[0]}) > 1
     scores = [each.score for each in together[0]]
     assert scores == sorted(scores, reverse=True)
-    # Fewer samples are some of them; another seed gives others.
-    (alone,) = found(translator, lines[:1], 1)
+    # Fewer samples are a subset; another seed gives other samples.
+    (alone,) = search(translator, lines[:1], 1)
     assert alone[0].text in {each.text for each in together[0]}
-    other = found(translator, [Request(LINES[0], seed=9)], 4)[0]
+    other = search(translator, [Request(LINES[0], seed=9)], 4)[0]
     assert {x.text for x in other} != {x.text for x in together[0]}
-    # The seed of the settings is that of lines without one.
+    # Lines without a seed use the seed of the settings.
     assert_same(
-        found(translator, LINES[:1], 4),
-        found(translator, [Request(LINES[0], seed=1)], 4),
+        search(translator, LINES[:1], 4),
+        search(translator, [Request(LINES[0], seed=1)], 4),
     )
 
 
-def test_a_sample_has_the_score_of_its_pair(searching):
-    translator = searching(sample=True, temperature=0.8, top_k=20, top_p=0.9)
+def test_a_sample_has_the_score_of_its_pair(make):
+    translator = make(sample=True, temperature=0.8, top_k=20, top_p=0.9)
     lines = LINES[:4]
     for hypotheses, line in zip(
-        found(translator, lines, 3), lines, strict=True
+        search(translator, lines, 3), lines, strict=True
     ):
         for each in hypotheses:
             penalty = ((5 + len(each.tokens)) / 6) ** 0.6
@@ -104,45 +104,45 @@ def test_a_sample_has_the_score_of_its_pair(searching):
             assert each.score == pytest.approx(score, abs=1e-3)
 
 
-def test_padding_is_never_drawn(searching):
-    translator = searching(sample=True, temperature=1e3)  # all about as likely
-    results = found(translator, LINES[:8], 50)
+def test_padding_is_never_drawn(make):
+    translator = make(sample=True, temperature=1e3)  # nearly uniform
+    results = search(translator, LINES[:8], 50)
     tokens = [token for each in results for x in each for token in x.tokens]
     assert len(tokens) > 10 * translator.model.vocab_sizes[1]
     assert 0 not in tokens and len(set(tokens)) > 20
 
 
-def test_a_translation_begins_with_its_prefix(searching, encoder):
+def test_a_translation_begins_with_its_prefix(make, encoder):
     lines = [
         Request(LINES[0], prefix="katze hund"),
         Request(LINES[1]),
         Request(LINES[2], prefix="eins zwei drei vier eins zwei drei vier"),
     ]
-    together = found(searching(), lines, 3)
+    together = search(make(), lines, 3)
     for line, hypotheses in zip(lines, together, strict=True):
         assert all(each.text.startswith(line.prefix) for each in hypotheses)
-    assert_same(together[1:2], found(searching(), LINES[1:2], 3))
-    # After its own beginning a greedy search goes on as before.
-    tried = 0
-    greedy = searching(beam_size=1)
-    for line, plain in zip(LINES, found(greedy, LINES), strict=True):
-        (begun,) = encoder.decode([plain[0].tokens[:3]])
-        if encoder.encode([begun])[0].tolist() == plain[0].tokens[:3]:
-            request = Request(line, prefix=begun)
-            assert_same(found(greedy, [request]), [plain])
-            tried += 1
-    assert tried
+    assert_same(together[1:2], search(make(), LINES[1:2], 3))
+    # With a prefix of its own result, a greedy search has the same result.
+    compared = 0
+    greedy = make(beam_size=1)
+    for line, plain in zip(LINES, search(greedy, LINES), strict=True):
+        (prefix,) = encoder.decode([plain[0].tokens[:3]])
+        if encoder.encode([prefix])[0].tolist() == plain[0].tokens[:3]:
+            request = Request(line, prefix=prefix)
+            assert_same(search(greedy, [request]), [plain])
+            compared += 1
+    assert compared
 
 
-def test_constraints_appear_and_avoided_words_do_not(searching):
-    translator = searching(beam_size=8, extra_decode_length=12)
-    plain = found(translator, LINES[3:4], 8)
+def test_constraints_appear_and_avoided_words_do_not(make):
+    translator = make(beam_size=8, extra_decode_length=12)
+    plain = search(translator, LINES[3:4], 8)
     lines = [
         Request(line, constraints=("hund", "rot blau"), bad_phrases=("grün",))
         for line in LINES
     ]
     lines[3] = Request(LINES[3])
-    results = found(translator, lines, 1, batching=Batching(5))
+    results = search(translator, lines, 1, batching=Batching(5))
     assert_same([results[3][:1]], [plain[0][:1]])
     for number, (best, *_) in enumerate(results):
         if number != 3:
@@ -151,44 +151,44 @@ def test_constraints_appear_and_avoided_words_do_not(searching):
             assert not best.facts
 
 
-def test_an_avoided_word_of_the_settings_is_avoided_in_each_line(searching):
-    (plain,) = found(searching(), LINES[:1])
+def test_bad_phrases_of_the_settings_are_avoided(make):
+    (plain,) = search(make(), LINES[:1])
     word = plain[0].text.split()[0]
-    (other,) = found(searching(bad_phrases=(word,)), LINES[:1])
+    (other,) = search(make(bad_phrases=(word,)), LINES[:1])
     assert word not in other[0].text.split()
 
 
-def test_violated_constraints_are_reported(searching):
+def test_violated_constraints_are_reported(make):
     notes = {}
     lines = [Request(LINES[0], constraints=("eins zwei drei vier " * 8,)), ""]
-    translator = searching(extra_decode_length=1)
-    first, _ = found(translator, lines, note=notes.__setitem__)
+    translator = make(extra_decode_length=1)
+    first, _ = search(translator, lines, note=notes.__setitem__)
     assert first[0].facts["missing"]
     assert "eins" in notes[1] and 2 not in notes
 
 
 @pytest.mark.slow
-def test_lengths_and_repetitions_keep_to_their_limits(searching):
-    for best, *_ in found(searching(max_new_tokens=4), LINES):
+def test_lengths_and_repetitions_keep_their_limits(make):
+    for best, *_ in search(make(max_new_tokens=4), LINES):
         assert len(best.tokens) <= 4
-    for best, *_ in found(searching(min_new_tokens=7), LINES):
+    for best, *_ in search(make(min_new_tokens=7), LINES):
         assert len([x for x in best.tokens if x != EOS_ID]) >= 7
-    translator = searching(no_repeat_ngram_size=2, extra_decode_length=30)
-    for best, *_ in found(translator, LINES):
+    translator = make(no_repeat_ngram_size=2, extra_decode_length=30)
+    for best, *_ in search(translator, LINES):
         pairs = list(zip(best.tokens, best.tokens[1:], strict=False))
         assert len(set(pairs)) == len(pairs)
 
 
-def test_suppressed_pieces_never_appear(searching, encoder):
-    (plain,) = found(searching(), LINES[:1])
+def test_suppressed_pieces_never_appear(make, encoder):
+    (plain,) = search(make(), LINES[:1])
     pieces = tuple(set(encoder.ids_to_pieces(plain[0].tokens[:-1])))
-    (other,) = found(searching(suppress_tokens=pieces), LINES[:1])
+    (other,) = search(make(suppress_tokens=pieces), LINES[:1])
     assert not set(pieces) & set(encoder.ids_to_pieces(other[0].tokens))
     with pytest.raises(UsageError, match="'▁eisn'"):
-        searching(suppress_tokens="▁eisn")
+        make(suppress_tokens="▁eisn")
 
 
-def test_an_ensemble_averages_probabilities(searching, encoder, model):
+def test_an_ensemble_averages_probabilities(make, encoder, model):
     other = random_model(encoder.vocab_size, seed=2)
     features = {
         "inputs": tf.constant([[5, 6, 7, 1]]),
@@ -199,19 +199,19 @@ def test_an_ensemble_averages_probabilities(searching, encoder, model):
     np.testing.assert_allclose(
         np.exp(both.token_log_probs(features)), np.mean(each, 0), rtol=1e-5
     )
-    # The search finds what it scores.
-    translator = searching(model=both, alpha=0.0)
+    # The search has the same scores.
+    translator = make(model=both, alpha=0.0)
     lines = LINES[:4]
     for line, hypotheses in zip(
-        lines, found(translator, lines, 3), strict=True
+        lines, search(translator, lines, 3), strict=True
     ):
         for hypothesis in hypotheses:
             assert hypothesis.score == pytest.approx(
                 log_prob(translator, line, hypothesis)[0], abs=1e-3
             )
-    # One model twice is that model.
-    twice = searching(model=Ensemble([model, model]))
-    assert_same(found(twice, lines), found(searching(), lines))
+    # An ensemble of a model with itself is equal to the model.
+    twice = make(model=Ensemble([model, model]))
+    assert_same(search(twice, lines), search(make(), lines))
     with pytest.raises(UsageError, match="vocabularies"):
         Ensemble([model, random_model(encoder.vocab_size + 1)])
 
@@ -253,9 +253,9 @@ def test_wrong_and_conflicting_settings_are_refused_by_name(settings, words):
     ],
 )
 def test_a_request_that_conflicts_with_the_search_has_an_error(
-    searching, settings, options, words
+    make, settings, options, words
 ):
     lines = [Request(LINES[0]), Request(LINES[1], **options)]
-    first, second = translate_lines(searching(**settings), lines)
+    first, second = translate_lines(make(**settings), lines)
     assert first.hypotheses
     assert all(word in second.error for word in words)

@@ -1,4 +1,4 @@
-"""JSON lines to requests, and the errors of wrong ones."""
+"""Parsing of JSON requests, and the errors of invalid ones."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_a_text_is_one_line_and_keeps_every_other_character():
         (b'{"text": "a", "error": "b"}', "'error'"),
     ],
 )
-def test_a_wrong_line_is_a_request_with_a_short_error(line, error):
+def test_an_invalid_line_is_a_request_with_a_short_error(line, error):
     request = Request.parse(line)
     assert request.text == ""
     assert error in request.error
@@ -80,7 +80,7 @@ def test_a_wrong_line_is_a_request_with_a_short_error(line, error):
         ('{"id": [], "text": "a"}', None),
     ],
 )
-def test_a_wrong_line_keeps_its_id(line, id):
+def test_an_invalid_line_keeps_its_id(line, id):
     assert Request.parse(line).id == id
     assert Pair.parse(line).id == id
 
@@ -95,6 +95,6 @@ def test_a_wrong_line_keeps_its_id(line, id):
         {"seed": 2**70},
     ],
 )
-def test_a_wrong_option_is_refused_by_name(options):
+def test_the_error_for_an_invalid_option_names_it(options):
     with pytest.raises(UsageError, match=f"{next(iter(options))} must be"):
         Request("eins", **options)

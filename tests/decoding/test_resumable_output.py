@@ -1,4 +1,4 @@
-"""Output files: what only happens between processes; see bin/test_decoder."""
+"""Resumable output files; `bin/test_decoder.py` tests the whole command."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def early_stopping_patience(path, *lines, options=OPTIONS):
+def write_until_interrupted(path, *lines, options=OPTIONS):
     with (
         contextlib.suppress(KeyboardInterrupt),
         open_resumable(path, options) as (write, _),
@@ -25,28 +25,28 @@ def early_stopping_patience(path, *lines, options=OPTIONS):
         raise KeyboardInterrupt
 
 
-def test_a_stop_before_the_first_line_leaves_nothing(tmp_path):
-    early_stopping_patience(tmp_path / "out")
+def test_an_interrupt_before_the_first_line_leaves_no_file(tmp_path):
+    write_until_interrupted(tmp_path / "out")
     assert names(tmp_path) == []
 
 
 def test_a_partial_file_with_damaged_options_is_refused(tmp_path):
     path = tmp_path / "out"
-    early_stopping_patience(path, "eins")
+    write_until_interrupted(path, "eins")
     (tmp_path / "out.partial.json").write_text("[")
     with pytest.raises(UsageError, match="beam"), open_resumable(path, OPTIONS):
         pass
 
 
-def test_output_without_options_starts_from_nothing(tmp_path):
+def test_partial_output_without_options_is_not_resumed(tmp_path):
     path = tmp_path / "out"
-    early_stopping_patience(path, "eins", options=None)
+    write_until_interrupted(path, "eins", options=None)
     assert names(tmp_path) == ["out.partial"]
     with open_resumable(path, OPTIONS) as (_, kept):
         assert kept == 0
 
 
-def test_two_processes_do_not_write_one_file(tmp_path):
+def test_two_processes_cannot_write_the_same_file(tmp_path):
     path = tmp_path / "out"
     with (
         open_resumable(path, OPTIONS),
@@ -57,7 +57,7 @@ def test_two_processes_do_not_write_one_file(tmp_path):
     assert names(tmp_path) == ["out"]
 
 
-def test_leftovers_of_a_kill_are_removed(tmp_path):
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path):
     (tmp_path / f".out.partial.json.{os.getpid() + 1}.tmp").write_text("{")
     with open_resumable(tmp_path / "out", OPTIONS):
         pass

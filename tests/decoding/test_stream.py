@@ -62,7 +62,7 @@ def translator(encoder):
 
 
 def quiet(number, text):
-    """Ignore the notes on lines that are truncated."""
+    """Ignore notes on truncated lines."""
 
 
 def texts(translations):
@@ -114,7 +114,7 @@ def test_a_result_depends_on_its_line_alone(
             assert ours.score == approx_score(theirs.score)
 
 
-def test_the_lines_of_the_property_differ(alone):
+def test_the_lines_of_this_test_have_different_results(alone):
     found = [each.hypotheses[0] for each in alone.values()]
     assert len({each.text for each in found}) > 5
     ended = [EOS_ID in each.tokens for each in found]
@@ -137,7 +137,7 @@ def test_scores_of_pairs_do_not_depend_on_batches(translator):
             assert ours.score == approx_score(theirs.score) and ours.score < 0
 
 
-def test_scores_of_pairs_are_those_of_the_search(translator):
+def test_scores_of_pairs_equal_those_of_the_search(translator):
     encoder = translator.target_encoder
     found = [
         each
@@ -156,17 +156,17 @@ def test_scores_of_pairs_are_those_of_the_search(translator):
         )
 
 
-def test_batches_by_tokens_keep_their_bound(translator, monkeypatch):
+def test_batches_by_tokens_keep_their_limit(translator, monkeypatch):
     shapes = []
     tokenize = translator.source_encoder.encode_tf
     translate = translator.translate
 
-    def watched(texts, *args):
+    def recorded(texts, *args):
         lengths = tokenize(texts).row_lengths() + 1
         shapes.append((len(texts), min(int(max(lengths)), 20)))
         return translate(texts, *args)
 
-    monkeypatch.setattr(translator, "translate", watched)
+    monkeypatch.setattr(translator, "translate", recorded)
     list(
         translate_lines(
             translator, random_sentences(60), batching=Batching(tokens=60)
@@ -186,7 +186,7 @@ def test_ids_are_truncated_ended_and_padded():
     assert cut.numpy().tolist() == [True, False, False]
 
 
-def test_fewer_hypotheses_are_the_first_ones(translator):
+def test_fewer_hypotheses_are_the_best_ones(translator):
     lines = random_sentences(12)
     best = list(translate_lines(translator, lines))
     three = list(translate_lines(translator, lines, num_hypotheses=3))
@@ -196,7 +196,7 @@ def test_fewer_hypotheses_are_the_first_ones(translator):
         assert 1 < len(distinct) == len(translation.hypotheses)
 
 
-def test_of_equal_texts_the_best_is_kept_and_the_beam_fills_the_list(encoder):
+def test_equal_texts_are_replaced_by_others_of_the_beam(encoder):
     translator = random_translator(encoder, settings=SearchSettings(6))
     lines = random_sentences(8)
     six = translator.translate(tf.constant(lines), 6)
@@ -216,15 +216,15 @@ def test_of_equal_texts_the_best_is_kept_and_the_beam_fills_the_list(encoder):
         ]
         scores = [six["scores"][row][k] for k in wanted[:2]]
         assert [h.score for h in result.hypotheses] == approx_score(scores)
-    assert len(counts) > 1  # some have equal texts
+    assert len(counts) > 1  # some beams have equal texts
 
 
-def test_translations_are_completed(translator):
-    def complete(source, text):
+def test_postprocess_changes_the_texts(translator):
+    def add_source(source, text):
         return f"{source}: {text}", {}
 
     lines = random_sentences(5)
-    found = translate_lines(translator, lines, postprocess=complete)
+    found = translate_lines(translator, lines, postprocess=add_source)
     plain = zip(lines, texts(translate_lines(translator, lines)), strict=True)
     assert texts(found) == [f"{line}: {text}" for line, text in plain]
 
@@ -234,7 +234,7 @@ def test_translations_are_completed(translator):
     ["", " ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c", "\u200b"]
     + ["\ufeff \u200b", "\xad", "\x1b\x07\0", "\u2800\ufe0f\U000e0041"],
 )
-def test_a_blank_line_is_an_empty_result(translator, blank):
+def test_a_blank_line_has_an_empty_result(translator, blank):
     first, second, third = translate_lines(translator, ["5 6", blank, "7"])
     (hypothesis,) = second.hypotheses
     assert (hypothesis.text, hypothesis.score) == ("", 0.0)
@@ -244,7 +244,7 @@ def test_a_blank_line_is_an_empty_result(translator, blank):
     assert indented.hypotheses[0].score != 0
 
 
-def test_what_is_blank_is_the_same_in_a_graph_and_in_a_corpus():
+def test_graph_and_corpus_agree_on_blank_texts():
     characters = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x1F000))]
     prepared = prepare(tf.constant(characters), constraint=None).numpy()
     for character, text in zip(characters, prepared, strict=True):
@@ -314,7 +314,7 @@ def test_a_result_is_one_line(model, encoder, monkeypatch):
     assert texts(translate_lines(translator, ["eins"])) == ["a b c d"]
 
 
-def test_translations_have_at_most_the_extra_length(encoder, model):
+def test_translations_keep_the_limit_of_their_length(encoder, model):
     translator = Translator(model, encoder, encoder, extra_decode_length=2)
     lines = random_sentences(12)
     lengths = [len(ids) + 1 for ids in encoder.encode(lines)]
@@ -329,19 +329,19 @@ def test_the_graph_is_traced_once(translator):
     assert translator.graph(1).experimental_get_tracing_count() == 1
 
 
-def test_a_pause_in_the_stream_is_answered(translator):
+def test_lines_are_translated_when_the_stream_pauses(translator):
     lines = queue.Queue()
     found = translate_lines(
         translator, iter(lines.get, None), batching=Batching(4)
     )
     for number in range(1, 4):
-        lines.put(b"eins zwei\n")  # and nothing more until it is answered
+        lines.put(b"eins zwei\n")  # and no more until it is translated
         assert next(found).line == number
     lines.put(None)
     assert list(found) == []
 
 
-def test_an_error_of_the_stream_comes_after_its_lines(translator):
+def test_an_error_of_the_stream_is_raised_after_its_lines(translator):
     def lines():
         yield "eins"
         raise OSError("the pipe broke")
@@ -352,7 +352,7 @@ def test_an_error_of_the_stream_comes_after_its_lines(translator):
         next(found)
 
 
-def test_a_model_that_diverged_is_an_error(encoder):
+def test_a_model_with_nan_weights_is_an_error(encoder):
     model = random_model(encoder.vocab_size)
     for variable in model.trainable_variables:
         variable.assign(np.full(variable.shape, np.nan))
@@ -361,7 +361,7 @@ def test_a_model_that_diverged_is_an_error(encoder):
         list(translate_lines(translator, ["", "eins"]))
     with pytest.raises(T2TLiteError, match="line 1"):
         list(score_pairs(translator, [("eins", "one")]))
-    # The graph itself, which is exported, has finite numbers.
+    # The graph, which is exported, returns finite scores.
     scores = translator.translate(tf.constant(["eins"]), 4)["scores"]
     assert np.isfinite(scores).all()
 
@@ -403,7 +403,7 @@ def test_options_of_one_sentence_conflict_with_splitting(translator):
 TAGS = ("<haus>", "<maus>")
 
 
-def test_a_request_with_a_tag_is_a_line_that_begins_with_it(translator):
+def test_a_tag_is_put_before_the_text_of_a_request(translator):
     requests = [
         Request("eins zwei", tag="haus"),
         Request("<haus> drei", tag="<maus>"),
@@ -418,7 +418,7 @@ def test_a_request_with_a_tag_is_a_line_that_begins_with_it(translator):
     assert "<haus>, <maus>; got 'hund'" in unknown.error
 
 
-def test_a_pair_with_a_tag_is_a_pair_that_begins_with_it(translator):
+def test_a_tag_is_put_before_the_source_of_a_pair(translator):
     pairs = [
         Pair("eins", "zwei", tag="haus"),
         Pair("<haus> eins", "zwei"),
@@ -436,14 +436,14 @@ def test_a_pair_with_a_tag_is_a_pair_that_begins_with_it(translator):
     ("count", "cores", "searches"),
     [(None, 1, 1), (None, 2, 2), (None, 64, 4), (3, 2, 3)],
 )
-def test_there_is_a_search_a_core_but_at_most_four(
+def test_default_is_one_search_per_core_and_at_most_four(
     monkeypatch, count, cores, searches
 ):
-    shared = []
+    thread_counts = []
     monkeypatch.setattr(stream, "num_cpus", lambda: cores)
-    monkeypatch.setattr(stream, "set_num_threads", shared.append)
+    monkeypatch.setattr(stream, "set_num_threads", thread_counts.append)
     assert configure_cpu_threads(count) == searches
-    assert shared == [searches]
+    assert thread_counts == [searches]
 
 
 ON_TWO_DEVICES = """
@@ -481,7 +481,7 @@ for one, other in zip(wanted, found, strict=True):
 
 
 @pytest.mark.slow
-def test_replicas_run_each_on_its_device(tmp_path):
+def test_each_replica_runs_on_its_device(tmp_path):
     command = [sys.executable, "-c", ON_TWO_DEVICES, tmp_path]
     done = subprocess.run(command, stderr=subprocess.PIPE, cwd=TESTS)
     assert done.returncode == 0, done.stderr.decode()

@@ -1,4 +1,4 @@
-"""Token scores add up; a token's source is the one with the most attention."""
+"""Token scores add up to scores; alignments follow the largest attention."""
 
 import json
 
@@ -46,15 +46,15 @@ def test_details_add_fields_and_change_nothing_else(translator):
             )
             scores = more["token_log_probabilities"]
             assert len(scores) == len(more["tokens"]) == len(more["pieces"])
-            # Padding, which no target of a corpus has, has no score; and a
-            # hypothesis that is truncated has the penalty of its limit.
+            # PAD, which no target of a corpus contains, has no score. The
+            # penalty of a truncated hypothesis is that of its limit.
             if PAD_ID not in more["tokens"]:
                 penalty = ((5 + len(scores)) / 6) ** translator.settings.alpha
                 assert sum(scores) / penalty == approx_score(more["score"])
         assert one == other
 
 
-def test_scores_of_a_pair_sum_to_its_own(translator):
+def test_token_scores_of_a_pair_sum_to_its_score(translator):
     pairs = [*zip(LINES, reversed(LINES), strict=True), ("", "")]
     details = TokenDetails(translator)
     for result in score_pairs(translator, pairs, details=details):
@@ -75,7 +75,7 @@ def test_a_token_is_aligned_to_the_source_token_with_the_most_attention():
     )
     inputs = tf.constant([[5, 6, 1], [5, 1, 0], [1, 0, 0]])
     targets = tf.constant([[7, 8, 1], [7, 1, 0], [7, 1, 0]])
-    # Not to EOS, even where it gets the most; and EOS to nothing.
+    # EOS is not aligned, even if it has the most attention.
     assert argmax_alignment(weights, inputs, targets).numpy().tolist() == [
         [1, 1, -1],
         [0, -1, -1],
@@ -84,7 +84,7 @@ def test_a_token_is_aligned_to_the_source_token_with_the_most_attention():
 
 
 def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
-    """Heads that attend to 0 and 1 lose to the two that attend to 2."""
+    """Set two heads to attend to token 2, one to token 0 and one to token 1."""
     index = 2
     source, target = "haus rot blau", "blau katze"
     ids = translator.source_encoder.encode([source, target])
@@ -107,7 +107,7 @@ def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
     assert result.hypotheses[0].alignment == [[word, 0], [word, 1]]
 
 
-def test_words_of_an_alignment_are_words_of_the_texts(translator):
+def test_alignments_contain_indices_of_words_of_the_texts(translator):
     details = TokenDetails(translator, alignment="words")
     for translation in translate_lines(translator, LINES, details=details):
         (best,) = translation.hypotheses

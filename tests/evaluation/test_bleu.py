@@ -1,4 +1,4 @@
-"""BLEU is sacreBLEU's, with its signature."""
+"""BLEU: scores by hand, and invalid input."""
 
 import math
 
@@ -8,9 +8,9 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.evaluation.bleu import bleu
 
 
-def test_a_score_worked_by_hand():
-    # Of a b c d e, against a b c d x: 4 of 5 words, 3 of 4 pairs, 2 of 3
-    # triples and 1 of 2 fours are right; the lengths are equal.
+def test_score_matches_a_value_by_hand():
+    # a b c d e and a b c d x share 4 of 5 words, 3 of 4 bigrams, 2 of 3
+    # trigrams and 1 of 2 4-grams; the lengths are equal.
     report = bleu(["a b c d e"], ["a b c d x"])
     assert report["sentences"] == 1
     assert report["score"] == pytest.approx(
@@ -18,8 +18,8 @@ def test_a_score_worked_by_hand():
     )
 
 
-def test_too_short_text_is_punished():
-    # All n-grams right, 4 words for 8: exp(1 - 8 / 4).
+def test_short_text_has_a_brevity_penalty():
+    # All n-grams match, 4 words instead of 8: exp(1 - 8 / 4).
     score = bleu(["a b c d"], ["a b c d e f g h"])["score"]
     assert score == pytest.approx(100 * math.exp(-1))
     assert bleu(["", ""], ["a b c d", "e f g h"])["score"] == 0

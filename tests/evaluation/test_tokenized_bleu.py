@@ -1,4 +1,4 @@
-"""Tokenized BLEU is what tensor2tensor's script and multi-bleu.perl count."""
+"""Tokenized BLEU equals tensor2tensor's script and multi-bleu.perl."""
 
 import collections
 import math
@@ -20,7 +20,7 @@ from t2t_lite.problem import Text2TextProblem
     ("text", "split"),
     [
         ("rich-text format", "rich ##AT##-##AT## text format"),
-        ("a-b-c", "a ##AT##-##AT## b-c"),  # b is taken by the first match
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # the first match includes b
         ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
         ("ab-cd-ef", "ab ##AT##-##AT## cd ##AT##-##AT## ef"),
         ("ä-ö-ü", "ä ##AT##-##AT## ö ##AT##-##AT## ü"),  # ö is two bytes
@@ -31,7 +31,7 @@ from t2t_lite.problem import Text2TextProblem
         ("", ""),
     ],
 )
-def test_compounds_are_split_as_perl_does(text, split):
+def test_compounds_are_split_as_in_perl(text, split):
     assert split_compounds(text) == split
 
 
@@ -51,13 +51,13 @@ def test_compounds_are_split_as_perl_does(text, split):
         ("de", "", ""),
     ],
 )
-def test_tokens_are_those_of_moses_in_the_language(language, text, tokens):
+def test_tokens_equal_those_of_moses_in_the_language(language, text, tokens):
     assert tokenize([text], language) == [tokens]
 
 
-def test_a_score_worked_by_hand():
-    # Das ist ein Rad ##AT##-##AT## Rennen . has 7 tokens, of which one is
-    # wrong: 6 of 7 words, 4 of 6 pairs, 3 of 5 triples, 2 of 4 fours.
+def test_score_matches_a_value_by_hand():
+    # Das ist ein Rad ##AT##-##AT## Rennen . has 7 tokens, one of them wrong:
+    # 6 of 7 words, 4 of 6 bigrams, 3 of 5 trigrams and 2 of 4 4-grams match.
     report = tokenized_bleu(
         ["Das ist ein Rad-Turnier."], ["Das ist ein Rad-Rennen."], "de"
     )
@@ -69,8 +69,8 @@ def test_a_score_worked_by_hand():
 @pytest.mark.parametrize(
     ("hypothesis", "reference"),
     [
-        ("a b c x e f g", "a b c d e f g"),  # no four is right
-        ("a b c", "a b c"),  # there is no four
+        ("a b c x e f g", "a b c d e f g"),  # no 4-gram matches
+        ("a b c", "a b c"),  # there is no 4-gram
         ("w x y z", "a b c d"),
         ("A b c d", "a b c d"),  # case counts
         ("", "a b c d"),
@@ -78,13 +78,13 @@ def test_a_score_worked_by_hand():
         ("", ""),
     ],
 )
-def test_an_order_without_a_match_scores_0(hypothesis, reference):
+def test_order_without_a_match_scores_0(hypothesis, reference):
     assert tokenized_bleu([hypothesis], [reference], "en")["score"] == 0
 
 
 def multi_bleu(hypotheses, references):
-    """Multi-bleu.perl in few lines; lines of tokens, one reference a line."""
-    right, total, lengths = [0] * 4, [0] * 4, [0, 0]
+    """Compute multi-bleu.perl's score of tokens, with one reference."""
+    matches, total, lengths = [0] * 4, [0] * 4, [0, 0]
     for lines in zip(hypotheses, references, strict=True):
         words = [line.split() for line in lines]
         lengths = [n + len(w) for n, w in zip(lengths, words, strict=True)]
@@ -95,17 +95,17 @@ def multi_bleu(hypotheses, references):
                 )
                 for line in words
             )
-            right[n] += (hypothesis & reference).total()
+            matches[n] += (hypothesis & reference).total()
             total[n] += hypothesis.total()
-    if not all(right):
+    if not all(matches):
         return 0.0
-    precisions = [r / t for r, t in zip(right, total, strict=True)]
+    precisions = [r / t for r, t in zip(matches, total, strict=True)]
     penalty = min(1.0, math.exp(1 - lengths[1] / lengths[0]))
     return 100 * penalty * math.prod(precisions) ** 0.25
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_counts_are_those_of_multi_bleu(seed):
+def test_score_equals_that_of_multi_bleu(seed):
     draw = random.Random(seed)
     words = ["Rad-Weg", "ein", "l'eau", "z.B.", "Nr.", "5", '"da"', "und,", "-"]
 
@@ -122,7 +122,7 @@ def test_counts_are_those_of_multi_bleu(seed):
     )
 
 
-def test_the_procedure_says_how_it_was_counted():
+def test_procedure_describes_how_the_score_is_computed():
     procedure = tokenized_bleu(["a"], ["a"], "de")["procedure"]
     for part in (
         "Moses tokens of both sides (sacremoses 0.",
@@ -134,7 +134,7 @@ def test_the_procedure_says_how_it_was_counted():
 
 
 @pytest.mark.parametrize("language", ["xx", "german", "DE", ""])
-def test_a_language_without_rules_is_refused(language):
+def test_language_without_rules_is_refused(language):
     with pytest.raises(UsageError, match=f"'{language}'.* de, "):
         tokenized_bleu(["a"], ["a"], language)
 
@@ -147,7 +147,7 @@ class Captions(Text2TextProblem):
 @pytest.mark.parametrize(
     ("problem", "language"), [(Captions(), "de"), (Captions().reverse(), "fr")]
 )
-def test_a_report_has_both_scores_in_the_target_language(problem, language):
+def test_report_has_both_scores_in_the_target_language(problem, language):
     lines = ["l'eau, a b-c d"]
     report = problem.evaluate([""], ["l'eau, a b-c e"], lines)
     wanted = tokenized_bleu(lines, ["l'eau, a b-c e"], language)
@@ -157,7 +157,7 @@ def test_a_report_has_both_scores_in_the_target_language(problem, language):
     assert "tok:13a" in report["signature"]
 
 
-def test_a_report_says_that_a_language_has_no_rules():
+def test_report_says_that_a_language_has_no_rules():
     class Other(Text2TextProblem):
         target_language = "xx"
 

@@ -1,4 +1,4 @@
-"""Hostile requests are answered, or refused with an error of the protocol."""
+"""Fuzzing of requests: a result or an error of the protocol."""
 
 import contextlib
 import http.client
@@ -58,8 +58,8 @@ def test_rest_bodies(server, data):
     if response.status != 200:
         assert isinstance(answer["error"], str)
     else:
-        asked = json.loads(body)
-        texts = asked.get("instances", asked.get("inputs"))
+        request = json.loads(body)
+        texts = request.get("instances", request.get("inputs"))
         texts = next(iter(texts.values())) if isinstance(texts, dict) else texts
         (found,) = answer.values()
         found = next(iter(found.values())) if isinstance(found, dict) else found
@@ -67,7 +67,7 @@ def test_rest_bodies(server, data):
 
 
 def grpc_requests():
-    """The bytes of valid requests, by method."""
+    """Return valid requests by method."""
     metadata = get_model_metadata_pb2.GetModelMetadataRequest()
     metadata.metadata_field.append("signature_def")
     status = get_model_status_pb2.GetModelStatusRequest()
@@ -102,9 +102,9 @@ def test_grpc_bodies(server, data):
             assert error.code().name in REFUSED, (method, body, error)
             return
     if method.endswith("/Predict"):
-        asked = predict_pb2.PredictRequest.FromString(body).inputs.values()
+        inputs = predict_pb2.PredictRequest.FromString(body).inputs.values()
         found = predict_pb2.PredictResponse.FromString(response).outputs
-        counts = {len(each.string_val) for each in asked}
+        counts = {len(each.string_val) for each in inputs}
         assert {x.tensor_shape.dim[0].size for x in found.values()} == counts
 
 

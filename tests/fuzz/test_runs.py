@@ -1,4 +1,4 @@
-"""A run with hostile files is opened, or refused with an error of our own."""
+"""Fuzzing of the files of a run: it opens or raises a T2TLiteError."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ from t2t_lite.training.model_card import write_card
 from t2t_lite.training.problem_choice import choose_problem
 from t2t_lite.training.run import Run
 
-SOME = settings(max_examples=settings().max_examples // 2)  # of slow ones
+SOME = settings(max_examples=settings().max_examples // 2)  # slow
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_configs_and_marks_of_the_best_checkpoints(run, directory, data):
 
 
 def use_checkpoints(directory):
-    """Find, read and average checkpoints; errors of ours are results, too."""
+    """Find, read and average checkpoints; allow a T2TLiteError."""
     with contextlib.suppress(T2TLiteError):
         checkpoints.average_checkpoints(directory, 2)
     for found in checkpoints.list_checkpoints(directory):

@@ -1,4 +1,4 @@
-"""What `transformers` computes with a MarianMT model, for test_huggingface.py.
+"""Run a MarianMT model in `transformers`, for test_huggingface.py.
 
 It runs in the environment of `make huggingfacetest`:
 
@@ -42,12 +42,12 @@ def make(folder, lines, **changes):
                 sentence_iterator=iter(lines[side]),
                 model_writer=file,
                 vocab_size=300,
-                hard_vocab_limit=False,  # at most
+                hard_vocab_limit=False,  # vocab_size is a maximum
                 character_coverage=0.98,
                 minloglevel=2,
             )
         model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-        # The vocabulary lacks a few pieces, as those of OPUS-MT.
+        # The vocabulary lacks a few pieces, like those of OPUS-MT.
         pieces += [model.id_to_piece(i) for i in range(3, len(model) - 5)]
     pieces = [*dict.fromkeys(pieces), ">>deu<<", ">>fra<<", "<pad>"]
     ids = {piece: index for index, piece in enumerate(pieces)}
@@ -90,7 +90,7 @@ def make(folder, lines, **changes):
 
 
 def train(model, tokenizer, lines, steps=300):
-    """Train a little: random weights repeat one token and do not end."""
+    """Train a little, because random weights repeat one token without end."""
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for step in range(steps):
         first = step * 24 % (len(lines["source"]) - 24)
@@ -112,7 +112,7 @@ def train(model, tokenizer, lines, steps=300):
 
 
 def run(folder, lines, output):
-    """Write what the model in a folder makes of the lines."""
+    """Write logits, translations and their ids for the lines."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     pairs = [lines["source"][:50], lines["target"][:50]]

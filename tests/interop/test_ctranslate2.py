@@ -1,4 +1,4 @@
-"""CTranslate2 with our weights gives our answers, or refuses the model."""
+"""CTranslate2 with our weights: equal results, or an error."""
 
 import json
 import operator
@@ -83,7 +83,7 @@ def encoders(tmp_path_factory):
 
 
 def never_end(model):
-    """Makes the EOS the last choice, so that hypotheses fill their limits."""
+    """Make EOS the least likely token, so that hypotheses reach the limit."""
     direction = np.ones(16) / 4
     table = model.softmax_embedding.table
     values = table.numpy()
@@ -96,7 +96,7 @@ def never_end(model):
 
 
 def make_translator(encoders, search=None, **hparams):
-    """A translator with random weights, large enough that nothing is a tie."""
+    """Return a translator with random weights, large enough to avoid ties."""
     source, target = encoders[0], encoders[0]
     if not hparams.get("shared_embedding", True):
         target = encoders[1]
@@ -115,7 +115,7 @@ def make_translator(encoders, search=None, **hparams):
             value *= 3
         variable.assign(value)
     table = model.softmax_embedding.table.numpy()
-    table[target.vocab_size :] *= 3  # those beyond are chosen, too
+    table[target.vocab_size :] *= 3  # so that the search may choose them
     model.softmax_embedding.table.assign(table)
     never_end(model)
     if model.hparams.learned_start:  # CTranslate2 never generates padding
@@ -129,7 +129,7 @@ def make_translator(encoders, search=None, **hparams):
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
 def pair(request, encoders):
-    """A translator in our engine and in the other one."""
+    """The same translator in our engine and in CTranslate2."""
     translator = make_translator(encoders, **request.param)
     return translator, CTranslate2Translator.convert(translator)
 
@@ -139,7 +139,7 @@ def translator(encoders):
     return make_translator(encoders)
 
 
-def test_every_token_of_a_pair_has_its_log_probability(pair):
+def test_scores_of_pairs_equal_ours(pair):
     sources, targets = sentences(20), sentences(20)
     sources[3] = targets[4] = ""
     sources[5] = targets[6] = "rot grün " * 40
@@ -152,8 +152,8 @@ def test_every_token_of_a_pair_has_its_log_probability(pair):
         assert_scores_close(theirs[name], wanted)
 
 
-def searching(translator, beam_size, alpha=0.6):
-    """The same translator of our engine with another search."""
+def with_search(translator, beam_size, alpha=0.6):
+    """Return the translator with a different search."""
     return Translator(
         translator.model,
         translator.source_encoder,
@@ -165,14 +165,14 @@ def searching(translator, beam_size, alpha=0.6):
 
 
 def assert_same_hypotheses(wanted, found):
-    """The best are the same; the others may be ties."""
+    """Compare the best hypotheses only: the others may be ties."""
     for one, other in zip(wanted, found, strict=True):
         a, b = one.hypotheses[0], other.hypotheses[0]
         assert (a.text, a.tokens) == (b.text, b.tokens)
         assert a.score == approx_score(b.score)
 
 
-def test_hypotheses_that_fill_their_limits_are_the_same(pair):
+def test_hypotheses_at_the_length_limit_equal_ours(pair):
     lines = [*sentences(30), "", "rot " * 40, "\u3000", "haus 😀\x00 katze"]
     wanted, found = (list(translate_lines(engine, lines)) for engine in pair)
     assert_same_hypotheses(wanted, found)
@@ -181,7 +181,7 @@ def test_hypotheses_that_fill_their_limits_are_the_same(pair):
 
 @pytest.fixture(scope="module")
 def learned(encoders):
-    """A translator that has learned the first word, so its answers end."""
+    """Both translators, trained to copy the first word and then to end."""
     encoder, _ = encoders
     model = Transformer(
         encoder.vocab_size,
@@ -216,23 +216,23 @@ def learned(encoders):
 
 
 @pytest.mark.parametrize("beam_size, alpha", [(1, 0.6), (2, 1.5), (4, 0.6)])
-def test_hypotheses_that_end_are_the_same(learned, beam_size, alpha):
+def test_hypotheses_with_eos_equal_ours(learned, beam_size, alpha):
     lines = sentences(60, 4)
     wanted, found = (
         list(translate_lines(engine, lines))
         for engine in (
-            searching(learned[0], beam_size, alpha),
+            with_search(learned[0], beam_size, alpha),
             learned[1].searching(beam_size, alpha),
         )
     )
     assert_same_hypotheses(wanted, found)
     best = [each.hypotheses[0] for each in wanted]
     assert all(each.tokens[-1] == EOS_ID for each in best)
-    right = [line.split()[0] for line in lines]
-    assert sum(map(operator.eq, right, (each.text for each in best))) > 30
+    expected = [line.split()[0] for line in lines]
+    assert sum(map(operator.eq, expected, (each.text for each in best))) > 30
 
 
-def test_what_stands_beside_a_line_changes_nothing(translator):
+def test_other_lines_of_the_batch_do_not_change_results(translator):
     engine = CTranslate2Translator.convert(translator)
     lines = [*sentences(20), "", "rot " * 15]
     wanted = [
@@ -249,7 +249,7 @@ def test_what_stands_beside_a_line_changes_nothing(translator):
                 assert a.score == approx_score(b.score)
 
 
-def test_an_empty_text_is_answered_and_so_is_no_text(translator):
+def test_empty_text_and_empty_batch_are_translated(translator):
     engine = CTranslate2Translator.convert(translator)
     answer = engine.translate(tf.constant(["", "rot"]), num_hypotheses=4)
     assert answer["outputs"][0].numpy().tolist() == [b""] * 4
@@ -269,7 +269,7 @@ def test_an_empty_text_is_answered_and_so_is_no_text(translator):
     ],
     ids=["window", "relative", "score", "depths"],
 )
-def test_a_model_that_cannot_run_exactly_is_refused(
+def test_model_that_cannot_run_exactly_is_rejected(
     encoders, hparams, message, tmp_path
 ):
     translator = make_translator(encoders, **hparams)
@@ -292,7 +292,7 @@ class Form:
         return tf.strings.upper(texts)
 
 
-def test_a_search_for_a_form_is_refused(encoders, tmp_path):
+def test_constrained_search_is_rejected(encoders, tmp_path):
     search = {
         "constraint": Form(),
         "settings": SearchSettings(constrained=True),
@@ -302,7 +302,7 @@ def test_a_search_for_a_form_is_refused(encoders, tmp_path):
     translator = make_translator(encoders, {"constraint": Form()})
     with pytest.raises(UsageError, match="`format=saved_model"):
         export_to_engine(translator, tmp_path, "ctranslate2")
-    # Texts are prepared for their form nevertheless.
+    # Without a constrained search, texts are still prepared.
     engine = CTranslate2Translator.convert(translator)
     wanted, found = (
         each.translate(tf.constant(["eins zwei"]))["outputs"].numpy()
@@ -311,14 +311,14 @@ def test_a_search_for_a_form_is_refused(encoders, tmp_path):
     assert found == wanted
 
 
-def test_a_moved_export_answers_as_its_run(translator, tmp_path):
+def test_moved_export_translates_like_its_run(translator, tmp_path):
     made = export_to_engine(translator, tmp_path / "made", "ctranslate2")
     assert made == tmp_path / "made" / "1"
     (tmp_path / "made").rename(tmp_path / "moved")
     loaded = t2t_lite.load(tmp_path / "moved")
     lines = [*sentences(5), ""]
     for beam_size, alpha in ((4, 0.6), (2, 1.0)):
-        ours = searching(translator, beam_size, alpha)
+        ours = with_search(translator, beam_size, alpha)
         wanted = translate_lines(ours, lines, num_hypotheses=2)
         options = {"beam_size": beam_size, "alpha": alpha}
         found = loaded(lines, nbest=2, **options)
@@ -335,7 +335,7 @@ def test_a_moved_export_answers_as_its_run(translator, tmp_path):
     assert str(tmp_path / "moved") in repr(loaded)
 
 
-def test_a_folder_works_with_sentencepiece_and_ctranslate2_alone(
+def test_export_works_with_only_sentencepiece_and_ctranslate2(
     translator, tmp_path
 ):
     import ctranslate2
@@ -358,7 +358,7 @@ def test_a_folder_works_with_sentencepiece_and_ctranslate2_alone(
 
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
-def test_every_type_of_weights_loads_and_stays_near(
+def test_every_quantization_gives_similar_scores(
     translator, quantization, tmp_path
 ):
     write_ctranslate2(translator, tmp_path, quantization)
@@ -369,7 +369,7 @@ def test_every_type_of_weights_loads_and_stays_near(
     np.testing.assert_allclose(found, wanted, rtol=0.1)
 
 
-def test_damaged_exports_are_one_clear_error(translator, tmp_path):
+def test_damaged_export_is_one_clear_error(translator, tmp_path):
     folder = export_to_engine(translator, tmp_path, "ctranslate2")
     (folder / "model.bin").write_bytes(b"none")
     with pytest.raises(T2TLiteError, match="CTranslate2 cannot load"):
@@ -379,7 +379,7 @@ def test_damaged_exports_are_one_clear_error(translator, tmp_path):
         t2t_lite.load(folder)
 
 
-def test_tokens_have_names_of_their_own(tmp_path):
+def test_token_names_are_unique(tmp_path):
     class Encoder:
         vocab_size = 7
         unknown_id = 4

@@ -1,4 +1,4 @@
-"""MarianMT models become runs, and runs MarianMT models, exactly or not."""
+"""Import and export of MarianMT models: exact, or an error."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ pytest.importorskip(
     "safetensors", reason="needs pip install 't2t-lite[huggingface]'"
 )
 PYTHON = ROOT / ".huggingface/bin/python"
-compares = pytest.mark.skipif(
+needs_transformers = pytest.mark.skipif(
     not PYTHON.exists(), reason="needs `make huggingfacetest`"
 )
 ODD = [
@@ -76,7 +76,7 @@ def run_reference(folder, lines):
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    """The folder of a MarianMT model that transformers wrote."""
+    """The folder of a MarianMT model written by transformers."""
     folder = tmp_path_factory.mktemp("original") / "opus-mt-en-de"
     reference("make", folder, LINES)
     return folder
@@ -125,7 +125,7 @@ def assert_same_logits(translator, found, folder, pairs=TESTED):
 
 
 @pytest.mark.slow
-@compares
+@needs_transformers
 def test_an_imported_model_has_the_logits_of_the_original(
     run, original, expected
 ):
@@ -134,7 +134,7 @@ def test_an_imported_model_has_the_logits_of_the_original(
 
 
 @pytest.mark.slow
-@compares
+@needs_transformers
 @pytest.mark.parametrize(("beam_size", "equal"), [(1, 200), (4, 195)])
 def test_searches_find_the_ids_of_generate_or_likelier_ones(
     run, expected, beam_size, equal
@@ -167,7 +167,7 @@ def test_searches_find_the_ids_of_generate_or_likelier_ones(
 
 
 @pytest.mark.slow
-@compares
+@needs_transformers
 def test_texts_equal_those_of_the_pipeline(run, expected, tmp_path):
     translate = t2t_lite.load(run.output_dir)
     texts = translate(TESTED["source"], beam_size=1, **SEARCH)
@@ -186,7 +186,7 @@ def test_texts_equal_those_of_the_pipeline(run, expected, tmp_path):
 
 
 @pytest.mark.slow
-@compares
+@needs_transformers
 def test_import_export_and_import_preserve_all_tensors(run, expected, tmp_path):
     model = run.load_model()[0]
     translator = run.translator(model, alpha=0.0)
@@ -202,7 +202,7 @@ def test_import_export_and_import_preserve_all_tensors(run, expected, tmp_path):
 
 
 @pytest.mark.slow
-@compares
+@needs_transformers
 def test_fine_tuning_begins_with_the_imported_weights(
     run, tmp_path, run_command
 ):
@@ -227,7 +227,7 @@ def test_fine_tuning_begins_with_the_imported_weights(
         assert 0 < np.abs(after[path] - value).max() < 0.02, path
 
 
-def test_the_tag_of_a_language_is_its_code(exported, run_command, tmp_path):
+def test_language_tag_is_the_language_code(exported, run_command, tmp_path):
     folder, _ = exported(tags=(">>deu<<", ">>fra<<"))
     run = huggingface.import_huggingface(str(folder), tmp_path / "run")
     lines = tmp_path / "lines"
@@ -244,7 +244,7 @@ def test_the_tag_of_a_language_is_its_code(exported, run_command, tmp_path):
 
 @pytest.fixture
 def exported(tmp_path):
-    """Returns a function that exports a model with random weights."""
+    """Return a function that exports a model with random weights."""
 
     def export(tags=(), **hparams):
         plugins.load_plugins()
@@ -281,7 +281,7 @@ def exported(tmp_path):
     ],
     ids=str,
 )
-def test_an_exported_run_is_imported_as_it_was(exported, tmp_path, hparams):
+def test_export_and_import_preserve_a_run(exported, tmp_path, hparams):
     folder, translator = exported(**hparams)
     run = huggingface.import_huggingface(str(folder), tmp_path / "run")
     before = tensors_of(translator.model)
@@ -295,9 +295,9 @@ def test_an_exported_run_is_imported_as_it_was(exported, tmp_path, hparams):
 
 
 @pytest.mark.slow
-@compares
+@needs_transformers
 @pytest.mark.parametrize("learned", [False, True])
-def test_an_exported_run_has_its_logits_in_transformers(exported, learned):
+def test_exported_run_has_the_same_logits_in_transformers(exported, learned):
     folder, translator = exported(learned_start=learned, norm_epsilon=1e-6)
     sources = [line for line in TESTED["source"] if line[:2] != ">>"]
     pairs = {"source": sources[:50], "target": TESTED["target"][:50]}
@@ -319,7 +319,7 @@ def test_an_exported_run_has_its_logits_in_transformers(exported, learned):
     ],
     ids=str,
 )
-def test_a_model_that_differs_from_marian_is_refused(exported, hparams, word):
+def test_model_that_differs_from_marian_is_rejected(exported, hparams, word):
     with pytest.raises(UsageError, match=word):
         exported(**hparams)
 
@@ -339,9 +339,7 @@ def test_a_model_that_differs_from_marian_is_refused(exported, hparams, word):
     ],
     ids=str,
 )
-def test_a_config_that_cannot_be_expressed_is_refused(
-    exported, tmp_path, changes, word
-):
+def test_unsupported_config_is_rejected(exported, tmp_path, changes, word):
     folder, _ = exported()
     (folder / "generation_config.json").unlink()
     path = folder / "config.json"

@@ -1,6 +1,6 @@
 """Check the model core on the backend of KERAS_BACKEND, without TensorFlow.
 
-`test_backends.py` runs this script: Keras has one backend in a process.
+`test_backends.py` runs it, because a process has only one Keras backend.
 """
 
 import sys
@@ -84,7 +84,7 @@ def check_search(model, beam_size):
     )
     expected = log_probs.sum(-1) / ((5 + lengths) / 6) ** 0.6
     np.testing.assert_allclose(array(scores)[:, 0], expected, rtol=1e-4)
-    if beam_size == 1:  # greedy: each token is the likeliest
+    if beam_size == 1:  # greedy: each token is the most likely one
         features = {"inputs": BATCH["inputs"], "targets": best}
         likeliest = array(model(features)).argmax(-1)
         np.testing.assert_array_equal(np.where(best != 0, likeliest, 0), best)
@@ -104,14 +104,14 @@ def check_steps(model):
 
 
 def check_packing(model):
-    """The second half of each row is a sentence of its own."""
+    """Compare packed rows of two sentences with the sentences alone."""
     numbers, positions = np.array([[1, 1, 2, 2, 2]] * 2), [[0, 1, 0, 1, 2]] * 2
     packed = {f"{side}_segmentation": numbers for side in BATCH}
     packed |= {f"{side}_position": np.array(positions) for side in BATCH}
     both = array(model(BATCH | packed))
     for part in (slice(2), slice(2, 5)):
-        alone = model({side: ids[:, part] for side, ids in BATCH.items()})
-        np.testing.assert_allclose(both[:, part], array(alone), atol=1e-5)
+        single = model({side: ids[:, part] for side, ids in BATCH.items()})
+        np.testing.assert_allclose(both[:, part], array(single), atol=1e-5)
 
 
 def main():
@@ -158,7 +158,7 @@ def main():
         check_steps(each)
         for weights in attention_weights(each, BATCH)["decoder"]:
             np.testing.assert_allclose(array(weights).sum(-1), 1, rtol=1e-5)
-    # Rows of a batch lose what they lose in the batch.
+    # Rows have the same dropout masks as in the whole batch.
     ones = np.ones((7, 5), "float32")
     whole = array(DropoutMasks(np.array([1, 2]))(ones, 0.5))
     part = array(DropoutMasks(np.array([1, 2, 3]))(ones[3:], 0.5))

@@ -1,4 +1,4 @@
-"""Our model is tensor2tensor's, with whichever options it has there."""
+"""The model equals tensor2tensor's with every option that both have."""
 
 import json
 
@@ -12,7 +12,7 @@ from t2t_lite.model.transformer import Transformer
 
 RECORDED = SHARED_DATA / "t2t" / "forward"
 VOCAB = 19
-SPACE = 4  # the row of the target space that is in use
+SPACE = 4  # the row of the target space that is used
 PRE = {"norm_placement": "pre", "position_encoding": "concatenated"}
 POST = {"norm_placement": "post", "position_encoding": "concatenated"}
 VARIANTS = {
@@ -55,12 +55,12 @@ def make_model(changes):
     generator = np.random.default_rng(1)
     for variable in model.trainable_variables:
         noise = generator.normal(0, 0.4, variable.shape)
-        # The scale of a norm stays near 1; zeros do not stay.
+        # Scales of norms stay near 1; biases become non-zero.
         variable.assign(noise + variable.path.endswith("scale"))
     return model
 
 
-# What tensor2tensor calls the parts of ours.
+# tensor2tensor's names of the parts of our model.
 TABLES = {
     "shared_embedding": "shared",
     "source_embedding": "input_emb",
@@ -93,8 +93,8 @@ FEED_FORWARD = {
 }
 
 
-def name_there(path, pre):
-    """Of a weight in a stack, such as "encoder_layer_0/feed_forward/..."."""
+def t2t_name(path, pre):
+    """Return tensor2tensor's name of a weight in the encoder or decoder."""
     *scope, name = path.split("/")
     stack, _, number = scope[0].partition("_layer_")
     norm = f"layer_{'prepost' if pre else 'post'}process/layer_norm/layer_norm_"
@@ -108,16 +108,16 @@ def name_there(path, pre):
     return f"{stack}/layer_{number}/{part}/{name}"
 
 
-def variables_there(model):
-    """The weights of a model by their names in a checkpoint."""
+def t2t_variables(model):
+    """Return the weights of a model by tensor2tensor's names."""
     variables, body = {}, "transformer/body"
     for weight in model.trainable_variables:
         path, value = weight.path.partition("/")[2], weight.numpy()
         part = path.partition("/")[0]
         if part in TABLES:
-            place = f"transformer/symbol_modality/{TABLES[part]}/weights_"
+            prefix = f"transformer/symbol_modality/{TABLES[part]}/weights_"
             for number, shard in enumerate(np.array_split(value, 16)):
-                variables[place + str(number)] = shard
+                variables[prefix + str(number)] = shard
         elif part in POSITIONS:
             variables[f"{body}/{POSITIONS[part]}"] = value
         elif part == "target_space_embedding":
@@ -126,12 +126,12 @@ def variables_there(model):
             variables[f"{body}/target_space_embedding/kernel"] = rows
         else:
             pre = model.hparams.norm_placement == "pre"
-            variables[f"{body}/{name_there(path, pre)}"] = value
+            variables[f"{body}/{t2t_name(path, pre)}"] = value
     return variables
 
 
-def hparams_there(hparams):
-    """What tensor2tensor calls those of a model."""
+def t2t_hparams(hparams):
+    """Return the hparams of a model by tensor2tensor's names."""
     pre = hparams.norm_placement == "pre"
     positions = {"concatenated": "timing", "learned": "emb", "none": None}
     relative = hparams.max_relative_position
@@ -153,12 +153,12 @@ def hparams_there(hparams):
 
 
 def wanted(model, features):
-    """The logits of a batch by the other implementation."""
+    """Return the logits of the reference implementation."""
     features = dict(features)
     batch = [features.pop(side) for side in ("inputs", "targets")]
     return reference_logits(
-        variables_there(model),
-        hparams_there(model.hparams),
+        t2t_variables(model),
+        t2t_hparams(model.hparams),
         *batch,
         features,
         space=SPACE,
@@ -177,14 +177,14 @@ def pairs():
     return {"inputs": inputs, "targets": generator.integers(2, VOCAB, (3, 8))}
 
 
-def test_logits_are_tensor2tensors(model):
+def test_logits_equal_those_of_tensor2tensor(model):
     features = pairs()
     np.testing.assert_allclose(
         model(features), wanted(model, features), rtol=1e-5, atol=1e-5
     )
 
 
-def test_cached_steps_are_tensor2tensors(model):
+def test_cached_steps_equal_those_of_tensor2tensor(model):
     features = pairs()
     memory, mask = model.encode(features["inputs"])
     step_fn, cache = model.init_decoding(memory, mask, 2, 8)
@@ -209,8 +209,8 @@ def test_cached_steps_are_tensor2tensors(model):
     ],
     ids=["concatenated", "learned", "relative"],
 )
-def test_packed_rows_are_tensor2tensors(changes, spacing):
-    """A sentence is fed the id before it: EOS, or padding after a gap."""
+def test_packed_rows_equal_those_of_tensor2tensor(changes, spacing):
+    """The decoder starts with the id before the sentence: EOS or padding."""
     model = make_model({**changes, "shift_across_segments": True})
     features = packed(spacing)
     real = features["targets"] > 0
@@ -218,13 +218,13 @@ def test_packed_rows_are_tensor2tensors(changes, spacing):
     np.testing.assert_allclose(
         found[real], expected[real], rtol=1e-5, atol=1e-5
     )
-    apart = make_model(changes)
-    changed = np.abs(np.array(apart(features)) - found)[real].max()
+    separate = make_model(changes)
+    changed = np.abs(np.array(separate(features)) - found)[real].max()
     assert (changed > 1e-3) == (spacing == 0)
 
 
 def packed(spacing):
-    """A row of three pairs and one of one."""
+    """Return features with a row of three pairs and a row of one pair."""
     generator = np.random.default_rng(4)
     features = {}
     for side, width in (("inputs", 16), ("targets", 18)):
@@ -232,12 +232,12 @@ def packed(spacing):
         for row, lengths in enumerate([(4, 5, 3), (6,)]):
             start = 0
             for number, length in enumerate(lengths, start=1):
-                place = slice(start, start + length)
-                ids[row, place] = generator.integers(2, VOCAB, length)
-                ids[row, place.stop - 1] = 1
-                numbers[row, place] = number
-                positions[row, place] = np.arange(length)
-                start = place.stop + spacing
+                span = slice(start, start + length)
+                ids[row, span] = generator.integers(2, VOCAB, length)
+                ids[row, span.stop - 1] = 1
+                numbers[row, span] = number
+                positions[row, span] = np.arange(length)
+                start = span.stop + spacing
         features[side] = ids
         features[f"{side}_segmentation"] = numbers
         features[f"{side}_position"] = positions
@@ -248,7 +248,7 @@ def packed(spacing):
     not RECORDED.is_dir(), reason="needs the recordings of tensor2tensor"
 )
 @pytest.mark.parametrize("name", ["tiny", "base_v3_small", "relative"])
-def test_the_other_implementation_gives_the_recorded_logits(name):
+def test_reference_implementation_gives_the_recorded_logits(name):
     hparams = json.loads((RECORDED / f"{name}.hparams.json").read_text())
     variables = dict(np.load(RECORDED / f"{name}.variables.npz"))
     recorded = np.load(RECORDED / f"{name}.io.npz")

@@ -28,7 +28,7 @@ def make_attention(num_heads, *arguments, size=8, **options):
 
 
 def attention_by_numpy(layer, x, memory, mask):
-    """Attention where `mask`, bool [B or 1, T or 1, S], is True: loops."""
+    """Compute attention by loops; `mask` is bool [B or 1, T or 1, S]."""
     query, key, value, output, *others = [np.array(w) for w in layer.weights]
     vectors, tables = (
         (others, []) if layer.score == "additive" else ([], others)
@@ -61,7 +61,7 @@ def attention_by_numpy(layer, x, memory, mask):
 
 @pytest.mark.parametrize("score", ["scaled", "dot", "additive"])
 @pytest.mark.parametrize("depths", [(None, None), (3, 5)])
-def test_attention_to_a_memory_agrees_with_numpy(depths, score):
+def test_cross_attention_agrees_with_numpy(depths, score):
     layer = make_attention(2, *depths, score=score)
     x, memory = random(2, 3, 8), random(2, 5, 8, seed=1)
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], bool)[:, None]
@@ -95,13 +95,13 @@ def test_weight_on_padding_is_exactly_zero():
     )
 
 
-def test_row_that_may_attend_nothing_is_finite():
+def test_row_with_all_keys_masked_is_finite():
     bias = attention_scores_bias(np.zeros((1, 1, 1, 3), bool))
     assert np.isfinite(np.array(make_attention(2)(random(1, 3, 8), bias))).all()
 
 
-def attention_to_distances():
-    """Its queries are 1, and its keys and values those of the distances."""
+def relative_attention():
+    """Return a layer with queries of 1 and only relative keys and values."""
     layer = make_attention(1, size=1, max_relative_position=1)
     for kernel, value in ("query", 1), ("key", 0), ("value", 0), ("output", 1):
         getattr(layer, f"{kernel}_kernel").assign([[float(value)]])
@@ -110,9 +110,9 @@ def attention_to_distances():
     return layer
 
 
-def test_attention_to_distances_counted_by_hand():
-    """Keys before, here and after weigh 1, 2 and 4, and give -1, 0 and 1."""
-    layer, bias = attention_to_distances(), ops.zeros((1, 1, 1, 3))
+def test_relative_attention_matches_values_by_hand():
+    """Earlier, equal and later positions weigh 1, 2, 4; values are -1, 0, 1."""
+    layer, bias = relative_attention(), ops.zeros((1, 1, 1, 3))
     np.testing.assert_allclose(
         layer.attention_weights(np.ones((1, 3, 1)), bias)[0, 0],
         [[0.2, 0.4, 0.4], [1 / 7, 2 / 7, 4 / 7], [0.25, 0.25, 0.5]],
@@ -120,26 +120,26 @@ def test_attention_to_distances_counted_by_hand():
     )
     output = layer(np.ones((1, 3, 1)), bias)
     np.testing.assert_allclose(output[0, :, 0], [0.8, 3 / 7, -0.5], atol=1e-6)
-    # Without the key in the middle, which a mask hides.
+    # A mask hides the key in the middle.
     bias = attention_scores_bias(np.array([1, 0, 1], bool))
     output = layer(np.ones((1, 3, 1)), bias)
     np.testing.assert_allclose(output[0, :, 0], [2 / 3, 0.6, -1 / 3], atol=1e-6)
 
 
-def test_a_dropped_weight_drops_its_distance_too():
-    output = attention_to_distances()(
+def test_dropped_weight_drops_its_relative_value():
+    output = relative_attention()(
         np.ones((1, 3, 1)),
         ops.zeros((1, 1, 1, 3)),
         dropout=lambda weights, rate: weights * np.eye(3)[::-1],
     )
-    # What is left is the other diagonal: 2 after, here, 2 before.
+    # Only the other diagonal is left: distances 2, 0 and -2.
     np.testing.assert_allclose(output[0, :, 0], [0.4, 0, -0.25], atol=1e-6)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("length", [1, 31, 32, 33, 100])
 @pytest.mark.parametrize("window", [0, 3, 11, 63, 80, 400])
-def test_a_window_equals_full_attention_under_a_band(window, length, causal):
+def test_window_equals_full_attention_with_a_band_mask(window, length, causal):
     layer = make_attention(2, 3, 5, window=window, causal=causal)
     x, segments = random(2, length, 8), np.ones((2, length), "int32")
     segments[1, length // 3 :] = 2  # a packed row
@@ -157,7 +157,7 @@ def test_a_window_equals_full_attention_under_a_band(window, length, causal):
 
 @requires_bfloat16
 @pytest.mark.parametrize("options", [{}, {"window": 4}])
-def test_bfloat16_is_about_float32(options):
+def test_bfloat16_is_close_to_float32(options):
     x, segments = random(2, 50, 8), np.ones((2, 50), "int32")
     mask = {"bias": ops.zeros((2, 1, 1, 50))}
     if options:
@@ -181,7 +181,7 @@ def test_bfloat16_is_about_float32(options):
         ({"max_relative_position": 2}, 2048 * 2048 * 5),
     ],
 )
-def test_no_array_is_larger_than_it_must_be(options, most):
+def test_size_of_the_largest_array_is_bounded(options, most):
     length, size = 2048, 32
     layer = make_attention(1, size=size, **options)
 

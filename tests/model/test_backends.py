@@ -1,4 +1,4 @@
-"""Which operations run where: on other backends, and beside a GPU."""
+"""The model on JAX, and operations for CPUs with and without a GPU."""
 
 import importlib.util
 import os
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# Traces a step of training and a search, and prints whether `tf_cpu` is used.
+# Traces a training step and a search step; prints whether `tf_cpu` is loaded.
 _TRACE = """
 import sys
 import tensorflow as tf
@@ -43,7 +43,7 @@ print("t2t_lite.ops.tf_cpu" in sys.modules)
 
 
 @pytest.mark.parametrize("gpus", [[], ["GPU:0"]])
-def test_versions_for_a_cpu_run_only_without_a_gpu(gpus):
+def test_operations_for_cpus_are_used_only_without_a_gpu(gpus):
     result = subprocess.run(
         [sys.executable, "-c", _TRACE, *gpus],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Cached steps equal full passes, wherever the beams go."""
+"""Cached steps equal full passes when beams are reordered."""
 
 import itertools
 
@@ -26,24 +26,24 @@ def small_model(**options):
     ).build_weights()
 
 
-def hopping_beams(batch, beam_size, length, seed=0):
-    """Random parents and tokens of a search, and the histories they make."""
+def random_beams(batch, beam_size, length, seed=0):
+    """Return random parents and tokens of a search, and their prefixes."""
     generator = np.random.default_rng(seed)
     shape = (length, batch, beam_size)
     parents = generator.integers(0, beam_size, shape).astype("int32")
     tokens = generator.integers(2, VOCAB, shape).astype("int32")
-    # The tokens of each beam before each step: [B, K, 0...length - 1].
-    histories = [np.zeros((batch, beam_size, 0), "int32")]
+    # The tokens of each beam before each step: [B, K, step].
+    prefixes = [np.zeros((batch, beam_size, 0), "int32")]
     for step in range(length):
-        kept = np.take_along_axis(histories[-1], parents[step][..., None], 1)
-        histories.append(
+        kept = np.take_along_axis(prefixes[-1], parents[step][..., None], 1)
+        prefixes.append(
             np.concatenate([kept, tokens[step][..., None]], axis=-1)
         )
-    return parents, tokens, histories
+    return parents, tokens, prefixes
 
 
 def cached_logits(model, inputs, parents, tokens):
-    """The logits of every step of such a search: [L, B, K, V]."""
+    """Return the logits of all steps of a search: [L, B, K, V]."""
     length, _, beam_size = parents.shape
     memory, mask = model.encode(inputs)
     step_fn, cache = model.init_decoding(memory, mask, beam_size, length)
@@ -63,8 +63,8 @@ def cached_logits(model, inputs, parents, tokens):
     return logits.stack()
 
 
-def check_hopping_beams(model, beam_size, length, in_graph, atol=1e-5):
-    parents, tokens, histories = hopping_beams(2, beam_size, length)
+def check_reordered_beams(model, beam_size, length, in_graph, atol=1e-5):
+    parents, tokens, prefixes = random_beams(2, beam_size, length)
     decode = tf.function(cached_logits) if in_graph else cached_logits
     logits = decode(
         model, tf.constant(INPUTS), tf.constant(parents), tf.constant(tokens)
@@ -72,7 +72,7 @@ def check_hopping_beams(model, beam_size, length, in_graph, atol=1e-5):
     assert logits.dtype == tf.float32
     steps = {0, 1, 15, 16, 17, 31, 32, length - 1} & set(range(length))
     for beam, step in itertools.product(range(beam_size), steps):
-        targets = np.pad(histories[step][:, beam], ((0, 0), (0, 1)))
+        targets = np.pad(prefixes[step][:, beam], ((0, 0), (0, 1)))
         targets[:, -1] = 1
         full = model({"inputs": INPUTS, "targets": targets})[:, -1]
         np.testing.assert_allclose(logits[step, :, beam], full, atol=atol)
@@ -93,17 +93,15 @@ def check_hopping_beams(model, beam_size, length, in_graph, atol=1e-5):
         pytest.param(21, {"key_depth": 3}, True, marks=pytest.mark.slow),
     ],
 )
-def test_hopping_beams_equal_full_passes_as_the_cache_grows(
-    beam_size, options, in_graph
-):
-    check_hopping_beams(small_model(**options), beam_size, 35, in_graph)
+def test_growing_cache_equals_full_passes(beam_size, options, in_graph):
+    check_reordered_beams(small_model(**options), beam_size, 35, in_graph)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["interleaved", "learned"])
 def test_cached_steps_equal_a_full_pass_of_every_variant(norm, positions):
     model = small_model(norm_placement=norm, position_encoding=positions)
-    check_hopping_beams(model, 3, 6, in_graph=False)
+    check_reordered_beams(model, 3, 6, in_graph=False)
 
 
 def test_cached_steps_equal_a_full_pass_with_biases_and_a_learned_start():
@@ -117,7 +115,7 @@ def test_cached_steps_equal_a_full_pass_with_biases_and_a_learned_start():
     for weight in model.trainable_variables:
         if weight.path.endswith("bias"):
             weight.assign(generator.normal(size=weight.shape))
-    check_hopping_beams(model, 3, 6, in_graph=False)
+    check_reordered_beams(model, 3, 6, in_graph=False)
     start = np.array(model({"inputs": INPUTS, "targets": INPUTS}))[:, 0]
     table = np.array(model.target_embedding.table)
     table[0] = 0
@@ -128,16 +126,16 @@ def test_cached_steps_equal_a_full_pass_with_biases_and_a_learned_start():
 
 @requires_bfloat16
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_bfloat16_cache_equals_full_pass_closely(beam_size):
+def test_bfloat16_cache_is_close_to_a_full_pass(beam_size):
     model = small_model(dtype="mixed_bfloat16")
-    check_hopping_beams(model, beam_size, 20, in_graph=True, atol=0.06)
+    check_reordered_beams(model, beam_size, 20, in_graph=True, atol=0.06)
 
 
 @pytest.mark.slow
-def test_kept_sentences_go_on_as_they_would_have():
+def test_selected_sentences_have_the_same_next_logits():
     model, length, rows = small_model(), 20, tf.constant([2, 0])
     inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0], [7, 8, 1, 0]], "int32")
-    _, tokens, _ = hopping_beams(3, 3, length)
+    _, tokens, _ = random_beams(3, 3, length)
 
     @tf.function
     def search(inputs, tokens):
@@ -156,7 +154,7 @@ def test_kept_sentences_go_on_as_they_would_have():
     assert np.ptp(all_, axis=0).max() > 0.01  # sentences differ
 
 
-def test_an_eager_step_leaves_the_cache_before_it_as_it_was():
+def test_eager_step_does_not_change_its_input_cache():
     model = small_model()
     memory, mask = model.encode(INPUTS)
     step_fn, start = model.init_decoding(memory, mask, 2, 4)

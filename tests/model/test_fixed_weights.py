@@ -1,4 +1,4 @@
-"""Weights that TensorFlow lays out once, in a process of its own."""
+"""Frozen weights, which oneDNN packs once, in a separate process."""
 
 import subprocess
 import sys
@@ -74,7 +74,7 @@ print("done")
 
 @requires_bfloat16
 @pytest.mark.slow
-def test_steps_are_as_whole_passes_in_bfloat16():
+def test_cached_steps_equal_full_passes_in_bfloat16():
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT], capture_output=True, text=True
     )

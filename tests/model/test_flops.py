@@ -1,4 +1,4 @@
-"""Counts without a model: equal to the built one's, and to the paper's."""
+"""Counts of parameters and FLOPs equal those of models and the paper."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def built_in_sets():
     ],
     ids=str,
 )
-def test_parameters_are_those_of_the_built_model(changes):
+def test_number_of_parameters_equals_that_of_the_model(changes):
     hparams = SMALL.replace(**changes)
     sizes = (17, 17) if hparams.shared_embedding else (17, 23)
     parts = flops.count_parameters(hparams, *sizes)
@@ -71,7 +71,7 @@ def test_flops_of_a_small_model_counted_by_hand():
     assert target == projections + feed_forward + to_target + cross + softmax
 
 
-def test_a_window_bounds_what_attention_costs():
+def test_window_bounds_the_cost_of_attention():
     windowed = SMALL.replace(attention_window=4)
     short = flops.count_forward_flops(SMALL, 17, 2, 2)
     assert flops.count_forward_flops(windowed, 17, 2, 2) == short
@@ -102,12 +102,12 @@ def test_flops_follow_the_layers_of_each_stack_and_the_models_vocabulary():
         SMALL.replace(vocab_divisor=8, **changes), 17, 6, 7
     )
     assert target == two[1]
-    # Keys and values of the source are made by the decoder's layers.
+    # The decoder's layers compute the keys and values of the source.
     assert source == one[0] + 2 * 8 * 16
 
 
 @pytest.mark.parametrize("name,millions", table3.PAPER_MILLIONS.items())
-def test_sizes_of_table_3_are_near_the_papers(name, millions):
+def test_sizes_of_table_3_are_close_to_the_papers(name, millions):
     """Within 8 %: the paper does not say which vocabulary it counted with."""
     parts = flops.count_parameters(registry.hparams(name), 37000, 37000)
     assert sum(parts.values()) / 1e6 == pytest.approx(millions, rel=0.08)
@@ -136,6 +136,6 @@ def test_training_cost_is_counted_and_estimated_as_in_table_2(device, rate):
     assert given["flops_as_table_2"] == 12 * 3600 * 8 * 1e12
 
 
-def test_a_step_counts_its_tokens_on_both_sides():
+def test_step_counts_tokens_of_both_sides():
     step = flops.count_step_flops(SMALL.replace(batch_tokens=100), 17, 6)
     assert step == flops.count_training_flops(SMALL, 17, (100, 100), (6, 6))

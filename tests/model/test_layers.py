@@ -49,7 +49,7 @@ def test_band_mask_is_the_literal_matrix(keys, causal, offset, expected):
     np.testing.assert_array_equal(mask[0, 0], np.array(expected, bool))
 
 
-def test_interleaved_positions_are_the_formula_of_section_3_5():
+def test_interleaved_positions_follow_the_formula_of_section_3_5():
     signal = np.array(position_signal(np.arange(300), 8))
     for position, pair in [(0, 0), (1, 0), (7, 2), (299, 3)]:
         angle = position / 10000 ** (2 * pair / 8)
@@ -112,7 +112,7 @@ def test_feed_forward_agrees_with_numpy():
     np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("width", [12, 600])  # a wide kernel has its own way
+@pytest.mark.parametrize("width", [12, 600])  # 600: wide kernels
 def test_feed_forward_gradients_in_a_graph_agree_with_numpy(width):
     layer, x = FeedForward(width), random(2, 3, 4)
     layer.build((None, None, 4))
@@ -138,8 +138,8 @@ def test_feed_forward_gradients_in_a_graph_agree_with_numpy(width):
         rows.T @ hidden,
         hidden.sum(0),
     )
-    for mine, theirs in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
@@ -167,7 +167,7 @@ def test_normalization_agrees_with_numpy_and_its_gradient_with_autodiff():
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
-def test_dropout_is_a_function_of_its_seed_and_of_the_call():
+def test_dropout_depends_on_its_seed_and_on_the_call():
     x = ops.ones((100, 100))
     first, again, other = (
         np.array(DropoutMasks(np.array(seed))(x, 0.25))
@@ -181,8 +181,8 @@ def test_dropout_is_a_function_of_its_seed_and_of_the_call():
     assert (np.array(masks(x, 0.25)) != np.array(masks(x, 0.25))).any()
 
 
-def test_dropout_keeps_the_mean_whatever_the_share_is_rounded_to():
-    """0.1 is not a multiple of 2 ** -16; 0.000005 is less than half of one."""
+def test_dropout_keeps_the_mean_when_the_rate_is_rounded():
+    """0.1 is rounded to a multiple of 2 ** -16, and 0.000005 to 0."""
     x = ops.ones((1001, 999))  # an odd number of units
     dropped = np.array(DropoutMasks(np.array([1, 2]))(x, 0.1))
     assert abs((dropped == 0).mean() - 0.1) < 0.002
@@ -195,7 +195,7 @@ def test_dropout_keeps_the_mean_whatever_the_share_is_rounded_to():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_dropout_lets_gradients_through_where_it_lets_values(dtype):
+def test_dropout_masks_gradients_like_values(dtype):
     x = tf.cast(tf.fill([3, 50], 2.0), dtype)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -215,7 +215,7 @@ def test_dropout_lets_gradients_through_where_it_lets_values(dtype):
         (True, (-3, 4), (5, 7)),
     ],
 )
-def test_rows_lose_what_they_lose_in_their_batch(jit, seed, shape):
+def test_rows_have_the_dropout_masks_of_their_batch(jit, seed, shape):
     @tf.function(jit_compile=jit, autograph=False)
     def dropped(x, seed):
         masks = DropoutMasks(seed)

@@ -1,4 +1,4 @@
-"""The loss: by hand, by numpy, and fused against plain."""
+"""The loss agrees with numpy, and the fused loss with the plain one."""
 
 import math
 
@@ -12,7 +12,7 @@ from t2t_lite.model import losses
 
 
 def numpy_loss(logits, targets, smoothing):
-    """The ten-line twin: smoothed targets, log-softmax, nothing clever."""
+    """Compute the loss with numpy: smoothed targets and log-softmax."""
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     vocab_size = logits.shape[-1]
     smoothed = np.full(logits.shape, smoothing / (vocab_size - 1))
@@ -40,7 +40,7 @@ def test_loss_agrees_with_numpy(smoothing):
     )
 
 
-def test_equal_logits_cost_the_log_of_the_vocabulary():
+def test_loss_of_equal_logits_is_the_log_of_the_vocabulary_size():
     loss = losses.smoothed_cross_entropy(np.zeros((1, 32)), np.array([3]), 0.1)
     np.testing.assert_allclose(loss, [math.log(32)], rtol=1e-6)
 
@@ -77,7 +77,7 @@ def test_fused_loss_and_gradients_equal_the_plain_ones(rows, size, smoothing):
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 512, 513, 1100])
-def test_fused_log_probs_are_those_of_the_logits(rows):
+def test_fused_log_probs_agree_with_the_logits(rows):
     hidden, table, targets = example(rows)
     np.testing.assert_allclose(
         losses.fused_log_probs(hidden, table, ops.array(targets)),
@@ -118,14 +118,14 @@ def test_keras_loss_is_the_mean_over_real_targets():
         loss = losses.SmoothedCrossEntropy(0.1)(
             targets.reshape(2, 4), logits, sample_weight=weights
         )
-        # Of the five real ones; the last one is in the second row.
+        # Weights of the five real targets; the last is in the second row.
         shares = weights.ravel()[:5] if weights.ndim == 2 else [1, 1, 1, 1, 3]
         # Keras divides by the sum of the weights.
         expected = np.average(each, weights=shares)
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-def test_the_fused_loss_holds_the_logits_of_one_block():
+def test_fused_loss_keeps_the_logits_of_one_block():
     vocab, blocks, size = 4096, 4, 512
     hidden = keras.random.normal((blocks * losses.BLOCK_ROWS, size)) / size
     table = keras.random.normal((vocab, size))
@@ -147,5 +147,5 @@ def test_the_fused_loss_holds_the_logits_of_one_block():
     gradients(hidden, table)
     peak = tf.config.experimental.get_memory_info("CPU:0")["peak"] - before
     # The transposed table, its gradient and the sum of a block are as large as
-    # the logits of a block. A second block would make it more than 8.
+    # the logits of a block. A second block would need more than 8.
     assert peak < 7.8 * 4 * losses.BLOCK_ROWS * vocab

@@ -1,4 +1,4 @@
-"""Pairs that share a row are as pairs that have one each."""
+"""Packed rows give the same results as one pair per row."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from t2t_lite.model.masks import (
 from t2t_lite.model.transformer import Transformer
 
 VOCAB = 17
-# Of the pairs: (source, target) lengths, and which ones share a row.
+# (source, target) lengths of the pairs, and the pairs in each row.
 LENGTHS = [(9, 7), (4, 12), (3, 1), (20, 22), (1, 5), (30, 28)]
 ROWS = [[0, 1, 2], [4, 3], [5]]
 WIDTH = 50  # a window needs more than one block of 32
@@ -28,7 +28,7 @@ def make_pairs(seed=0):
 
 
 def padded(pairs):
-    """One pair a row."""
+    """Return features with one pair per row."""
     features = {}
     for side, name in enumerate(("inputs", "targets")):
         features[name] = np.zeros((len(pairs), 31), "int32")
@@ -38,7 +38,7 @@ def padded(pairs):
 
 
 def packed(pairs):
-    """The pairs in rows of several, and an empty row."""
+    """Return features with several pairs per row, and an empty row."""
     features = {}
     for side, name in enumerate(("inputs", "targets")):
         arrays = np.zeros((3, len(ROWS) + 1, WIDTH), "int32")
@@ -46,19 +46,19 @@ def packed(pairs):
             start = 0
             for number, index in enumerate(numbers, start=1):
                 ids = pairs[index][side]
-                place = slice(start, start + len(ids))
-                arrays[0, row, place] = ids
-                arrays[1, row, place] = number
-                arrays[2, row, place] = np.arange(len(ids))
-                start = place.stop
+                span = slice(start, start + len(ids))
+                arrays[0, row, span] = ids
+                arrays[1, row, span] = number
+                arrays[2, row, span] = np.arange(len(ids))
+                start = span.stop
         features[name] = arrays[0]
         features[f"{name}_segmentation"] = arrays[1]
         features[f"{name}_position"] = arrays[2]
     return features
 
 
-def of_pairs(values):
-    """What packed targets' positions have, [B, T, ...], pair by pair."""
+def split_pairs(values):
+    """Split values of packed target positions, [B, T, ...], by pair."""
     found = {}
     for row, numbers in enumerate(ROWS):
         start = 0
@@ -103,28 +103,28 @@ def test_packed_loss_gradients_and_logits_equal_those_of_single_pairs(changes):
     for ours, expected in zip(*reversed(results), strict=True):
         np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
     logits = [np.array(model(f)) for f in (padded(pairs), packed(pairs))]
-    for row, ours in zip(logits[0], of_pairs(logits[1]), strict=True):
+    for row, ours in zip(logits[0], split_pairs(logits[1]), strict=True):
         np.testing.assert_allclose(ours, row[: len(ours)], atol=1e-5)
 
 
 @pytest.mark.parametrize("changes", VARIANTS)
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_pair_does_not_see_the_others_of_its_row(changes, side):
+def test_pair_does_not_see_other_pairs_of_its_row(changes, side):
     model, pairs = make_model(**changes), make_pairs()
-    before = of_pairs(model(packed(pairs)))
+    before = split_pairs(model(packed(pairs)))
     for index in (1, 3):  # in the middle of a row, and at its end
         moved = list(pairs)
         other = [ids.copy() for ids in pairs[index]]
         other[side][:-1] = 2 + other[side][:-1] % (VOCAB - 2)
         moved[index] = tuple(other)
-        after = of_pairs(model(packed(moved)))
+        after = split_pairs(model(packed(moved)))
         same = [
             np.array_equal(a, b) for a, b in zip(before, after, strict=True)
         ]
         assert same == [number != index for number in range(len(pairs))]
 
 
-def test_masks_of_packed_rows_are_the_literal_matrices():
+def test_masks_of_packed_rows_equal_the_literal_matrices():
     source = Segments(np.array([[1, 1, 2, 0]]), None)
     target = Segments(np.array([[1, 2, 2]]), None)
     np.testing.assert_array_equal(

@@ -1,4 +1,4 @@
-"""The model: nothing leaks, everything shared is shared, steps equal a pass."""
+"""The model: causality, padding, shared weights, dtypes, saving, training."""
 
 import itertools
 import subprocess
@@ -56,7 +56,7 @@ def test_future_target_does_not_change_past_logits():
     assert (np.array(model(first))[:, 3] != np.array(model(second))[:, 3]).any()
 
 
-def test_every_source_token_matters_and_padding_does_not():
+def test_every_source_token_changes_the_logits():
     model, first = small_model(), features()
     for position in range(5):
         second = {**first, "inputs": first["inputs"].copy()}
@@ -73,7 +73,7 @@ def test_extra_padding_does_not_change_real_positions(norm, positions):
 
 
 def test_order_matters_only_with_positions():
-    """Two source tokens are swapped; no position is added."""
+    """Two source tokens are swapped; positions are relative or absent."""
     inputs, targets = np.array([[3, 4, 5, 1]]), np.array([[6, 1]])
     swapped = inputs[:, [1, 0, 2, 3]]
     for reach in (None, 3):
@@ -133,7 +133,7 @@ def test_weights_have_the_paths_that_checkpoints_store():
         ((10, 0), {"shared_embedding": False}, "whole number"),
     ],
 )
-def test_sizes_that_cannot_be_name_the_rule(arguments, options, word):
+def test_invalid_sizes_are_wrong_usage(arguments, options, word):
     with pytest.raises(UsageError, match=word):
         Transformer(*arguments, **options)
 
@@ -152,7 +152,7 @@ def test_one_matrix_serves_source_target_and_softmax():
 
 @pytest.mark.parametrize("rows", [2, 300])
 @pytest.mark.parametrize("bias", [False, True])
-def test_loss_and_log_probs_are_those_of_the_logits(rows, bias):
+def test_loss_and_log_probs_agree_with_the_logits(rows, bias):
     model, batch = small_model(logits_bias=bias), features(batch=rows)
     if bias:
         model.softmax_embedding.bias.assign(np.arange(VOCAB) / VOCAB)
@@ -256,7 +256,7 @@ np.save(sys.argv[3], model(features))
 
 
 @pytest.mark.slow
-def test_a_saved_keras_model_loads_in_another_process(tmp_path):
+def test_saved_keras_model_loads_in_another_process(tmp_path):
     model, batch = small_model(norm_placement="pre"), features()
     model.compile("adam", SmoothedCrossEntropy(0.25))
     model.save(tmp_path / "model.keras")
@@ -269,7 +269,7 @@ def test_a_saved_keras_model_loads_in_another_process(tmp_path):
 @pytest.mark.parametrize(
     ("window", "reach"), [(None, None), (3, None), (None, 2)]
 )
-def test_attention_weights_are_rows_that_sum_to_one(window, reach):
+def test_attention_weights_sum_to_one(window, reach):
     model = small_model(attention_window=window, max_relative_position=reach)
     batch = features()
     batch["inputs"][1, 3:] = 0
@@ -282,7 +282,7 @@ def test_attention_weights_are_rows_that_sum_to_one(window, reach):
     }
     for value in weights.values():
         np.testing.assert_allclose(np.sum(value, -1), 1.0, atol=1e-6)
-    # Nobody real attends to padding.
+    # Real positions do not attend to padding.
     assert (np.array(weights["encoder"])[:, 1, :, :3, 3:] == 0).all()
     assert (np.array(weights["cross"])[:, 1, ..., 3:] == 0).all()
     positions = np.arange(4)
@@ -294,7 +294,7 @@ def test_attention_weights_are_rows_that_sum_to_one(window, reach):
 
 @pytest.mark.slow
 def test_trains_with_plain_compile_and_fit():
-    """It learns to copy three tokens, with nothing but Keras."""
+    """Learn to copy three tokens with Keras alone."""
     model = small_model(hidden_size=32, filter_size=64, residual_dropout=0.1)
     generator = np.random.default_rng(0)
     inputs = generator.integers(2, VOCAB, (512, 3))
@@ -332,10 +332,10 @@ def loss_and_gradients(model, batch, seed=(1, 2)):
     ],
     ids=["post", "pre", "window", "relative"],
 )
-def test_recomputing_changes_no_loss_and_no_gradient(changes):
+def test_gradient_checkpointing_keeps_the_loss_and_gradients(changes):
     dropout = {f"{x}_dropout": 0.3 for x in ("residual", "attention", "relu")}
     model, batch = small_model(**dropout, **changes), features(target=5)
-    for side in ("inputs", "targets"):  # two sentences a row
+    for side in ("inputs", "targets"):  # two sentences per row
         batch[f"{side}_segmentation"] = np.array([[1, 1, 2, 2, 2]] * 2)
         batch[f"{side}_position"] = np.array([[0, 1, 0, 1, 2]] * 2)
     loss, gradients = loss_and_gradients(model, batch)
@@ -347,7 +347,7 @@ def test_recomputing_changes_no_loss_and_no_gradient(changes):
     assert loss_and_gradients(model, batch, seed=(1, 3))[0] != loss
 
 
-def test_recomputing_holds_less():
+def test_gradient_checkpointing_reduces_memory():
     model = small_model(num_hidden_layers=6, filter_size=512)
     batch = {
         side: tf.ones((16, 32), tf.int32) for side in ("inputs", "targets")

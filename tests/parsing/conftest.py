@@ -1,4 +1,4 @@
-"""Treebanks that promises about every tree are checked on."""
+"""Treebanks for tests that check every tree."""
 
 import tarfile
 
@@ -11,7 +11,7 @@ HAND_WRITTEN = TESTS / "testdata" / "treebank"
 
 @pytest.fixture(scope="session", params=["hand-written", "sample"])
 def treebank(request):
-    """The text of each file, by name: of our own, and of the Penn Treebank."""
+    """Return the texts of files by name: hand-written or Penn Treebank."""
     if request.param == "hand-written":
         return {file.name: file.read_text() for file in HAND_WRITTEN.iterdir()}
     if not TREEBANK_SAMPLE.exists():

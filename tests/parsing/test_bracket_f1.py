@@ -1,4 +1,4 @@
-"""Bracket F1 is EVALB's: by hand, and on what EVALB itself has printed."""
+"""Bracket F1 equals EVALB's: values by hand and recorded output."""
 
 import re
 
@@ -48,8 +48,8 @@ def test_identical_trees_score_100():
         ("(S (NP (X a)) (VP (X b) (X c)))", "(S (NP (X a) (X b)) (VP (X c)))"),
     ],
 )
-def test_one_bracket_of_three_is_a_third(gold, test):
-    # Gold S 0-3, NP 0-1, VP 1-3; test S 0-3, NP 0-2, VP 2-3, whose NP crosses.
+def test_one_correct_bracket_of_three_scores_a_third(gold, test):
+    # Gold S 0-3, NP 0-1, VP 1-3; test S 0-3, NP 0-2 (it crosses), VP 2-3.
     result = bracket_f1([gold], [test])
     for key in ("score", "recall", "precision", "f1"):
         assert result[key] == pytest.approx(100 / 3)
@@ -58,7 +58,7 @@ def test_one_bracket_of_three_is_a_third(gold, test):
     assert (result["no_crossing"], result["two_or_less_crossing"]) == (0, 100)
 
 
-def test_recall_and_precision_are_of_all_brackets_together():
+def test_recall_and_precision_count_brackets_of_all_sentences():
     # 1 of 1 gold and 3 test brackets; then 3 of 3 and 3.
     result = bracket_f1(
         ["(S (X a))", "(S (NP (X a)) (VP (X b)))"],
@@ -91,12 +91,12 @@ def test_recall_and_precision_are_of_all_brackets_together():
         ),
     ],
 )
-def test_brackets_match_by_the_parameters(gold, test, matched, parameters):
+def test_brackets_match_as_parameters_require(gold, test, matched, parameters):
     result = score(gold, test, parameters)
     assert (result.status, result.matched) == (SCORED, matched)
 
 
-def test_the_same_bracket_twice_needs_two():
+def test_repeated_bracket_matches_as_often_as_it_occurs():
     once, twice = "(S (NP (X a)) (X b))", "(S (NP (NP (X a))) (X b))"
     assert score(once, twice)[2:5] == (2, 2, 3)
     assert score(twice, once)[2:5] == (2, 3, 2)
@@ -115,8 +115,8 @@ def test_punctuation_and_top_count_for_length_only():
 
 
 def test_crossing_brackets_are_counted_in_the_test_tree():
-    # Gold (a b) (c d). Test b-c crosses both and counts once, as do a-c and
-    # b-d, which cross one; a-b-c-d and a-b cross none.
+    # Gold (a b) (c d). Test b-c crosses both, and a-c and b-d cross one: each
+    # counts once. a-b-c-d and a-b cross none.
     gold = "(S (A (X a) (X b)) (B (X c) (X d)))"
     assert score(gold, "(S (X a) (A (X b) (X c)) (X d))").crossing == 1
     assert score(gold, "(S (A (X a) (A (X b) (X c))) (X d))").crossing == 2
@@ -124,13 +124,13 @@ def test_crossing_brackets_are_counted_in_the_test_tree():
     assert score(gold, "(S (A (B (X a) (X b)) (X c) (X d)))").crossing == 0
 
 
-def test_other_words_are_an_error_sentence():
+def test_different_words_are_an_error_sentence():
     result = score(GOLD, GOLD.replace("cat", "dog"))
     assert result[:-1] == (ERROR, 4, 0, 0, 0, 0, 0, 0)
     assert "'cat' (got 'dog')" in result.problem
 
 
-def test_a_word_more_or_less_is_an_error_sentence():
+def test_different_number_of_words_is_an_error_sentence():
     for test in ("(S (DT the) (NN cat))", "(S (A a) (A b) (A c) (A d))"):
         assert score(GOLD, test).status == ERROR
     result = score(GOLD, "(S (DT the) (NN cat))")
@@ -170,7 +170,7 @@ def test_errors_and_skipped_sentences_are_counted_and_left_out():
         ([], [], "The gold trees"),
     ],
 )
-def test_gold_trees_must_be_whole_and_as_many(gold, test, word):
+def test_gold_trees_must_be_valid_and_of_the_same_number(gold, test, word):
     with pytest.raises(T2TLiteError, match=word):
         bracket_f1(gold, test)
 
@@ -186,7 +186,7 @@ def test_long_sentences_are_left_out_of_the_second_block():
     assert result["within_cutoff"]["sentences"] == 1
 
 
-def test_a_quote_that_one_side_calls_a_word_is_kept():
+def test_quote_that_one_side_tags_as_a_word_is_kept():
     gold = "(S (NP (NN dog) (POS ')) (NN tail))"
     test = "(S (NP (NN dog) ('' ')) (NN tail))"
     assert score(gold, test).status == ERROR
@@ -206,7 +206,7 @@ def parameter_file(tmp_path):
     return write
 
 
-def test_every_key_of_a_parameter_file_is_known(parameter_file):
+def test_every_key_of_a_parameter_file_is_read(parameter_file):
     text = (
         "DEBUG 2\nMAX_ERROR 5\nCUTOFF_LEN 70\nLABELED 0\nDELETE_LABEL S1\n"
         "DELETE_LABEL_FOR_LENGTH .\nQUOTE_LABEL POS\nQUOTE_LABEL ''\n"
@@ -235,7 +235,7 @@ def test_every_key_of_a_parameter_file_is_known(parameter_file):
         "CUTOFF_LEN forty",
     ],
 )
-def test_a_wrong_line_of_a_parameter_file_is_named(parameter_file, line):
+def test_invalid_line_of_a_parameter_file_is_named(parameter_file, line):
     path = parameter_file(f"# Mine\n\n{line}\n")
     key = line.split()[0]
     with pytest.raises(T2TLiteError, match=f"{path}, line 3: .*{key}"):
@@ -244,7 +244,7 @@ def test_a_wrong_line_of_a_parameter_file_is_named(parameter_file, line):
 
 @pytest.fixture(scope="module")
 def sample():
-    """The gold and test lines, and what EVALB has printed."""
+    """Return the gold lines, the test lines and the output of EVALB."""
     if not EVALB.exists():
         pytest.skip("EVALB's verdict is not in ../shared/data/evalb")
     return [
@@ -253,7 +253,7 @@ def sample():
     ]
 
 
-def test_every_sentence_of_the_sample_has_evalbs_counts(sample):
+def test_counts_of_each_sentence_equal_those_of_evalb(sample):
     gold, test, printed = sample
     scores = score_lines(gold, test)
     rows = [line.split() for line in printed if re.match(r" *\d+ +\d", line)]
@@ -265,7 +265,7 @@ def test_every_sentence_of_the_sample_has_evalbs_counts(sample):
         assert ours[:8] == (status, length, *counts)
 
 
-def test_every_total_of_the_sample_is_evalbs(sample):
+def test_totals_of_the_sample_equal_those_of_evalb(sample):
     gold, test, printed = sample
     ours = report(score_lines(gold, test))
     values = [float(x.split("=")[1]) for x in printed if " = " in x]

@@ -1,4 +1,4 @@
-"""Trees to tokens and back; any tokens to a tree over the words."""
+"""Linearized trees: round trips, and repairs of invalid output."""
 
 import random
 import time
@@ -25,7 +25,7 @@ def tree(text):
 
 
 def without_tags(whole):
-    """The tree with the tag XX where `linearize` drops one."""
+    """Return the tree with the tag XX where `linearize` drops a tag."""
     return trees.fold(
         whole,
         lambda leaf: (
@@ -36,7 +36,7 @@ def without_tags(whole):
 
 
 def repaired(tokens, sentence="a b c", **options):
-    """The rebuilt tree as text, and the repairs that were needed."""
+    """Return the rebuilt tree as text, and the repairs."""
     rebuilt, repairs = delinearize(tokens.split(), sentence.split(), **options)
     return trees.format_tree(rebuilt), repairs
 
@@ -54,7 +54,7 @@ def test_words_are_xx_and_punctuation_keeps_its_tags():
     "text",
     ["(XX a)", "( (NP (XX a)))", "(NP (NP (NP (XX a))))", "(S (XX a) (. .))"],
 )
-def test_odd_but_whole_trees_come_back(text):
+def test_unusual_trees_round_trip(text):
     whole = tree(text)
     assert delinearize(linearize(whole), trees.words(whole)) == (whole, {})
 
@@ -62,22 +62,22 @@ def test_odd_but_whole_trees_come_back(text):
 @pytest.mark.parametrize(
     ("tokens", "sentence", "expected", "repairs"),
     [
-        # )S is still to come, so the second )NP is not needed to close (S.
+        # The second )NP does not close (S, because )S follows.
         (
             *("(S (NP XX )NP )NP (VP XX XX )VP )S", "a b c"),
             *("(S (NP (XX a)) (VP (XX b) (XX c)))", {"surplus_closings": 1}),
         ),
-        # The wrong label closes the innermost bracket.
+        # A wrong label closes the innermost bracket.
         (
             *("(S (NP XX )VP (VP XX XX )VP )S", "a b c"),
             *("(S (NP (XX a)) (VP (XX b) (XX c)))", {"mislabeled_closings": 1}),
         ),
-        # Crossing brackets are nested by the opening ones.
+        # Opening brackets determine how crossing brackets are nested.
         (
             *("(S (NP XX (VP XX )NP XX )VP )S", "a b c"),
             *("(S (NP (XX a) (VP (XX b)) (XX c)))", {"mislabeled_closings": 2}),
         ),
-        # Closed with the bracket around it; then at the end.
+        # Missing brackets are closed with the outer one, or at the end.
         (
             *("(S (VP XX (NP XX )VP XX )S", "a b c"),
             *("(S (VP (XX a) (NP (XX b))) (XX c))", {"missing_closings": 1}),
@@ -86,14 +86,14 @@ def test_odd_but_whole_trees_come_back(text):
             *("(S (NP XX )NP (VP XX XX", "a b c"),
             *("(S (NP (XX a)) (VP (XX b) (XX c)))", {"missing_closings": 2}),
         ),
-        # Both commas are there: the missing word is between them.
+        # Both commas are present: the missing word is between them.
         (
             *("(S (NP XX )NP , XX , (VP XX )VP . )S", "a , b c , d ."),
             "(S (NP (XX a)) (, ,) (XX b) (XX c) (, ,) (VP (XX d)) (. .))",
             {"missing_leaves": 1},
         ),
-        # Missing leaves join the constituent before them, in front of the
-        # first leaf its own, and without any leaf the first.
+        # Missing leaves join the constituent of the previous leaf, else of
+        # the first leaf. Without leaves they join the first constituent.
         (
             *("(S (NP XX )NP )S", "a b ."),
             *("(S (NP (XX a) (XX b) (. .)))", {"missing_leaves": 2}),
@@ -117,7 +117,7 @@ def test_odd_but_whole_trees_come_back(text):
         ),
     ],
 )
-def test_repairs_are_those_of_the_rules(tokens, sentence, expected, repairs):
+def test_repairs_follow_the_rules(tokens, sentence, expected, repairs):
     assert repaired(tokens, sentence) == (expected, repairs)
 
 
@@ -135,7 +135,7 @@ def test_empty_output_is_a_flat_tree(tokens):
     assert repairs["empty_output"] == 1
 
 
-def test_tags_that_words_contradict_are_corrected_on_demand():
+def test_tags_that_do_not_fit_words_are_corrected_on_request():
     tokens = "(S , XX . '' )S"
     assert repaired(tokens, "dog , ' '") == (
         "(S (, dog) (XX ,) (. ') ('' '))",
@@ -147,7 +147,7 @@ def test_tags_that_words_contradict_are_corrected_on_demand():
     )
 
 
-def test_marks_have_the_tags_of_the_treebank():
+def test_punctuation_has_the_tags_of_the_treebank():
     marks = {",": ",", "--": ":", ";": ":", "?": ".", "``": "``", "''": "''"}
     assert {mark: PUNCTUATION_TAGS[mark] for mark in marks} == marks
     assert "'" not in PUNCTUATION_TAGS
@@ -178,7 +178,7 @@ def test_any_tokens_become_a_tree_over_exactly_the_words():
         )
 
 
-def test_endless_and_deep_outputs_are_rebuilt_in_time():
+def test_long_and_deep_outputs_are_rebuilt_quickly():
     sentence = ["a", "b", ","] * 1000
     start = time.process_time()
     for tokens in (["(S"] * 5000, ["XX", ","] * 5000, [")S"] * 5000):
@@ -187,15 +187,15 @@ def test_endless_and_deep_outputs_are_rebuilt_in_time():
     assert time.process_time() - start < 10
 
 
-def test_every_tree_of_a_treebank_survives(treebank):
+def test_every_tree_of_a_treebank_round_trips(treebank):
     for name, text in treebank.items():
         for raw in trees.parse_trees(text.splitlines(), name):
-            check_survives(raw, keep_tags=False)
-            check_survives(trees.strip_annotation(raw), keep_tags=False)
-            check_survives(trees.strip_annotation(raw), keep_tags=True)
+            check_round_trip(raw, keep_tags=False)
+            check_round_trip(trees.strip_annotation(raw), keep_tags=False)
+            check_round_trip(trees.strip_annotation(raw), keep_tags=True)
 
 
-def check_survives(whole, keep_tags):
+def check_round_trip(whole, keep_tags):
     rebuilt = delinearize(linearize(whole, keep_tags), trees.words(whole))
     expected = whole if keep_tags else without_tags(whole)
     assert rebuilt == (expected, {})

@@ -1,4 +1,4 @@
-"""Sentences and trees: from the files of a treebank to pairs and scores."""
+"""Parsing problems: from files of a treebank to pairs and scores."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def pairs(folder, split="train", **options):
 NINE_FILES = {"train": "1-7", "dev": "8", "test": "9"}
 
 
-def test_words_and_tokens_without_traces_and_function_tags(tmp_path):
+def test_pairs_have_no_traces_and_no_function_tags(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     assert pairs(folder, "dev", **NINE_FILES) == [
         (
@@ -44,13 +44,13 @@ def test_words_and_tokens_without_traces_and_function_tags(tmp_path):
     assert pairs(folder, "dev", **NINE_FILES) == [("", "")]
 
 
-def test_sections_divide_the_treebank_as_it_is_shipped(tmp_path):
+def test_sections_divide_the_treebank_into_splits(tmp_path):
     folder = tiny_treebank.write(tmp_path, ("01", "02", "21", "22", "23"), 1)
     counts = [len(pairs(folder, split)) for split in ("train", "dev", "test")]
-    assert counts == [4, 2, 2]  # two trees a file; section 1 is left out
+    assert counts == [4, 2, 2]  # two trees per file; section 1 is not used
 
 
-def test_files_may_be_packed_flat_and_lie_beside_others(tmp_path):
+def test_files_may_be_gzipped_in_one_folder_with_others(tmp_path):
     import gzip
 
     (tmp_path / "README").write_text("no tree")
@@ -65,14 +65,14 @@ def test_files_may_be_packed_flat_and_lie_beside_others(tmp_path):
     assert list(numbered_files(tmp_path, "wsj_")) == list(range(1, 10))
 
 
-def test_a_number_with_two_files_is_refused(tmp_path):
+def test_number_with_two_files_is_refused(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     (folder / "wsj_0003").write_text(tiny_treebank.trees(3))
     with pytest.raises(T2TLiteError, match="wsj_0003"):
         pairs(folder, **NINE_FILES)
 
 
-def test_missing_parts_are_named(tmp_path):
+def test_missing_files_and_splits_are_named(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     with pytest.raises(T2TLiteError, match="1 to 9") as error:
         pairs(folder)
@@ -83,7 +83,7 @@ def test_missing_parts_are_named(tmp_path):
         list(problem().samples("train", RawFiles(())))
 
 
-def test_a_damaged_file_is_named_with_line_and_column(tmp_path):
+def test_damaged_file_is_named_with_line_and_column(tmp_path):
     folder = tiny_treebank.write(tmp_path)
     path = folder / "wsj/00/wsj_0003.mrg"
     path.write_text(path.read_text()[:-5])
@@ -107,11 +107,11 @@ def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
     )
     from_treebank = [source for source, _ in found if source != "x"]
     assert len(found) - len(from_treebank) == 40
-    # A fifth would be 10, but each of the 14 comes at least once.
+    # A fifth would be 10, but each of the 14 is used at least once.
     assert len(from_treebank) == 14
 
 
-def test_files_of_additional_trees_that_are_missing_are_named(tmp_path):
+def test_missing_files_of_additional_trees_are_named(tmp_path):
     given = {"trees": f"{tmp_path}/a:{tmp_path}/b", **NINE_FILES}
     found = problem("wsj_parsing_semisupervised", **given)
     raw = RawFiles((), tiny_treebank.write(tmp_path))
@@ -159,7 +159,7 @@ def test_augmentation_adds_trees_to_train_only(tmp_path):
         assert len(pairs(folder, split, augmentation="3", **NINE_FILES)) == 2
 
 
-def test_mix_gives_the_treebank_again_and_again():
+def test_interleave_repeats_the_treebank():
     assert list(interleave("ab", range(1, 7), 1 / 3)) == [*range(1, 7), *"aba"]
     assert list(interleave("abc", [1], 0.5)) == [1, "a", "b", "c"]
     assert list(interleave("abc", [], 0.5)) == ["a", "b", "c"]
@@ -182,7 +182,7 @@ def test_bad_options_are_refused(options, word):
         problem(**options)
 
 
-def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
+def test_postprocess_returns_a_tree_and_its_repairs():
     text, facts = problem().postprocess(
         " It  (works) . ", "(S (NP XX )NP (VP XX . )S"
     )
@@ -191,20 +191,20 @@ def test_an_answer_is_a_tree_over_the_words_and_tells_its_repairs():
     assert problem().postprocess("", "(S XX )S") == ("", {"repairs": {}})
 
 
-def test_report_scores_trees_and_counts_repairs():
+def test_evaluate_scores_trees_and_counts_repairs():
     report = problem().evaluate(
         ["a b c .", "a b"],
         ["(S (NP XX XX )NP (VP XX )VP . )S", "(S XX XX )S"],
         ["(S (NP XX )NP (VP XX XX )VP . )S", "(S XX )S"],
     )
-    # S is right, NP and VP are not; and S of the second, after a repair.
+    # Correct are S of the first and, after a repair, S of the second.
     assert report["metric"] == "bracket_f1"
     assert report["matched_brackets"] == 2 and report["gold_brackets"] == 4
     assert report["score"] == report["f1"] == 50
     assert report["repaired"] == 50
     assert report["repairs"] == {"missing_leaves": 1}
     assert "tagging_accuracy" not in report
-    assert problem().metric == "f1"  # dev_f1, as the metrics call it
+    assert problem().metric == "f1"  # dev_f1 in metrics.jsonl
     tagged = problem(leaves="tags").evaluate(
         ["a b"], ["(S DT NN )S"], ["(S DT VB )S"]
     )
@@ -214,7 +214,7 @@ def test_report_scores_trees_and_counts_repairs():
 def test_the_sample_is_divided_by_number(tmp_path):
     folder = tiny_treebank.write(tmp_path, ("00", "01"), 59)
     train, dev, test = (pairs(folder, s) for s in ("train", "dev", "test"))
-    assert [len(train), len(dev), len(test)] == [196, 20, 20]  # two a file
+    assert [len(train), len(dev), len(test)] == [196, 20, 20]  # two per file
     assert train == pairs(folder, train="1-139", dev="140-149", test="150-159")
     (first, *_) = read_trees(numbered_files(folder, "wsj_")[150])
     assert test[0][0].split() == trees.words(trees.strip_annotation(first))

@@ -1,4 +1,4 @@
-"""Treebank tokenisation, on lines worked by hand and on real sentences."""
+"""Treebank tokenization of lines by hand and of real sentences."""
 
 import re
 
@@ -26,7 +26,7 @@ from t2t_lite.parsing.trees import parse_trees, strip_annotation, words
         ("", ""),
     ],
 )
-def test_lines_become_the_words_of_a_treebank(text, expected):
+def test_lines_are_split_into_treebank_words(text, expected):
     assert tokenize(text) == expected.split()
 
 
@@ -39,7 +39,7 @@ def test_lines_become_the_words_of_a_treebank(text, expected):
         "The dogs ' tails : Ann 's , too ...",
     ],
 )
-def test_what_is_tokenized_stays(line):
+def test_tokenized_lines_do_not_change(line):
     assert tokenize(line) == line.split()
 
 
@@ -52,14 +52,14 @@ def sentences(treebank):
     ]
 
 
-def test_real_sentences_stay_but_for_words_that_the_rules_split(sentences):
+def test_real_sentences_change_only_where_the_rules_split_words(sentences):
     changed = [
         line
         for line in map(" ".join, sentences)
         if tokenize(line) != line.split()
     ]
     assert len(changed) < 0.02 * len(sentences)
-    # The rules know no words with & or $ inside them, nor these.
-    known = r"\S[&$]|Dunkin'|Gotta|%-owned|CREATOR'S|D\.C\. *$"
+    # The rules also split these words, and those with & or $ inside.
+    exceptions = r"\S[&$]|Dunkin'|Gotta|%-owned|CREATOR'S|D\.C\. *$"
     for line in changed:
-        assert re.search(known, line)
+        assert re.search(exceptions, line)

@@ -1,4 +1,4 @@
-"""A constrained search gives trees over the words, whatever the model says."""
+"""Constrained search gives trees over the words for any logits."""
 
 import collections
 import itertools
@@ -17,25 +17,24 @@ IDS = {token: number for number, token in enumerate(TOKENS)}
 
 
 def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
-    """The best answers as lists of tokens, and the form.
+    """Return the best tokens, their scores and the trees as text.
 
     Args:
       texts: sentences.
-      log_probs: [B, L, V], the model's opinion at each index, whatever came
-        before.
+      log_probs: [B, L, V], the logits at each index, for any prefix.
     """
-    form = TreeConstraint(TOKENS)
-    texts = form.prepare(tf.constant(texts))
+    constraint = TreeConstraint(TOKENS)
+    texts = constraint.prepare(tf.constant(texts))
     if limits is None:
         limits = tf.fill([len(texts)], log_probs.shape[1])
     table = tf.constant(log_probs, tf.float32)
 
     def step(ids, index, cache):
-        at = tf.minimum(index, table.shape[1] - 1)
-        logits = tf.repeat(table[:, at][:, None], ids.shape[1], axis=1)
+        position = tf.minimum(index, table.shape[1] - 1)
+        logits = tf.repeat(table[:, position][:, None], ids.shape[1], axis=1)
         return logits, cache
 
-    change, limits = form.constrain(texts, limits)
+    processor, limits = constraint.constrain(texts, limits)
     ids, scores = beam_search(
         step,
         lambda cache, parents: cache,
@@ -46,23 +45,23 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
         limits=limits,
         alpha=alpha,
         num_hypotheses=1,
-        processors=[change],
+        processors=[processor],
     )
-    written = form.write(texts, ids)[:, 0].numpy()
+    formatted = constraint.write(texts, ids)[:, 0].numpy()
     answers = [
         [TOKENS[i] for i in row if TOKENS[i] != "<pad>"]
         for row in ids[:, 0].numpy()
     ]
-    return answers, scores[:, 0].numpy(), [text.decode() for text in written]
+    return answers, scores[:, 0].numpy(), [text.decode() for text in formatted]
 
 
-def test_any_opinion_gives_a_tree_over_the_words():
+def test_random_logits_give_a_tree_over_the_words():
     random = np.random.default_rng(3)
     texts = ["a b , c .", "a", ", .", "a ' b " + "c " * 20, "( a ) \t b", ""]
-    # A model's V may be larger than the vocabulary.
-    opinions = 4 * random.normal(size=(6, 60, len(TOKENS) + 5))
-    opinions[..., len(TOKENS) :] += 20
-    answers, _, written = search(texts, opinions)
+    # A model may have more logits than there are tokens.
+    logits = 4 * random.normal(size=(6, 60, len(TOKENS) + 5))
+    logits[..., len(TOKENS) :] += 20
+    answers, _, written = search(texts, logits)
     for text, tokens, tree in zip(texts, answers, written, strict=True):
         words = list(map(trees.escape_brackets, text.split()))
         if not words:
@@ -74,8 +73,8 @@ def test_any_opinion_gives_a_tree_over_the_words():
         assert trees.format_tree(rebuilt) == tree
 
 
-def test_search_of_full_width_finds_the_best_tree_there_is():
-    opinions = np.random.default_rng(5).normal(size=(1, 7, len(TOKENS)))
+def test_exhaustive_search_finds_the_best_tree():
+    logits = np.random.default_rng(5).normal(size=(1, 7, len(TOKENS)))
     some = ("</s>", "XX", ",", "(S", "(NP", ")S", ")NP")
     all_trees = [
         tree
@@ -83,7 +82,7 @@ def test_search_of_full_width_finds_the_best_tree_there_is():
         for tree in itertools.product(some, repeat=length)
         if _is_tree(tree)
     ]
-    # What may follow is what some tree goes on with.
+    # The tokens that follow each prefix in any tree.
     follows = collections.defaultdict(set)
     for tree in all_trees:
         for index, token in enumerate(tree):
@@ -92,19 +91,19 @@ def test_search_of_full_width_finds_the_best_tree_there_is():
     def log_prob(tree):
         total = 0.0
         for index, token in enumerate(tree):
-            logits = opinions[0, index]
-            may = logits[list(follows[tree[:index]])]
-            total += logits[IDS[token]] - np.log(np.exp(may).sum())
+            row = logits[0, index]
+            allowed = row[list(follows[tree[:index]])]
+            total += row[IDS[token]] - np.log(np.exp(allowed).sum())
         return total
 
     best = max(all_trees, key=log_prob)
-    answers, scores, _ = search(["a ,"], opinions, beam_size=200)
+    answers, scores, _ = search(["a ,"], logits, beam_size=200)
     assert answers[0] == list(best)
     assert scores[0] == approx_score(log_prob(best))
 
 
 def _is_tree(tokens):
-    """Whether they are a tree over `a ,`, and EOS."""
+    """Return whether the tokens are a tree over `a ,`, and EOS."""
     *tokens, end = tokens
     leaves = [token for token in tokens if token[0] not in "()"]
     if end != "</s>" or leaves != ["XX", ","] or tokens[0][0] != "(":
@@ -112,26 +111,26 @@ def _is_tree(tokens):
     return delinearize(tokens, ["a", ","])[1] == {}
 
 
-def test_leaves_are_of_the_kind_of_their_word():
-    # The model wants commas only, then periods only.
+def test_leaves_match_the_kind_of_their_word():
+    # The model prefers commas everywhere, then periods everywhere.
     for wanted in (",", "."):
-        opinion = np.zeros([1, 20, len(TOKENS)])
-        opinion[..., IDS[wanted]] = 9.0
-        (tokens,), _, _ = search(["a , ' ."], opinion, beam_size=1)
+        logits = np.zeros([1, 20, len(TOKENS)])
+        logits[..., IDS[wanted]] = 9.0
+        (tokens,), _, _ = search(["a , ' ."], logits, beam_size=1)
         leaves = [token for token in tokens[:-1] if token[0] not in "()"]
         assert leaves == ["XX", ",", wanted, "."]
 
 
-def test_brackets_leave_room_for_what_has_to_come():
-    opinion = np.zeros([1, 20, len(TOKENS)])
-    opinion[..., IDS["(S"]] = 9.0  # for ever
-    (tokens,), _, _ = search(["a b"], opinion, limits=[8])
+def test_brackets_leave_room_for_the_remaining_tokens():
+    logits = np.zeros([1, 20, len(TOKENS)])
+    logits[..., IDS["(S"]] = 9.0  # at every index
+    (tokens,), _, _ = search(["a b"], logits, limits=[8])
     assert tokens == ["(S", "(S", "XX", "XX", ")S", ")S", "</s>"]
     # A limit too small for any tree is raised.
-    (tokens,), _, _ = search(["a b"], opinion, limits=[2])
+    (tokens,), _, _ = search(["a b"], logits, limits=[2])
     assert tokens == ["(S", "XX", "XX", ")S", "</s>"]
-    # There is no end to the room, but to the brackets in a row.
-    (tokens,), _, _ = search(["a b"], np.repeat(opinion, 6, axis=1))
+    # With a high limit, brackets in a row are still limited.
+    (tokens,), _, _ = search(["a b"], np.repeat(logits, 6, axis=1))
     assert 1 < tokens.index("XX") < 20
     assert delinearize(tokens[:-1], ["a", "b"])[1] == {}
 

@@ -1,4 +1,4 @@
-"""Trees are read as written, written as read, and say where they are not."""
+"""Trees: parsing, formatting, stripping, and positions in errors."""
 
 import gzip
 import itertools
@@ -43,20 +43,20 @@ def tree(text):
     return only
 
 
-def fault(*lines):
+def parse_error(*lines):
     with pytest.raises(T2TLiteError) as error:
         list(parse_trees(lines, "a.mrg"))
     return str(error.value)
 
 
-def test_a_tree_is_labels_children_and_words():
+def test_tree_has_labels_children_and_words():
     it, works = Tree("PRP", (), "It"), Tree("VBZ", (), "works")
     expected = Tree("S", (Tree("NP", (it,)), Tree("VP", (works,))))
     assert tree(TREE) == expected
     assert words(expected) == ["It", "works"]
 
 
-def test_a_tree_of_many_lines_is_that_of_one_line():
+def test_tree_on_many_lines_equals_that_on_one_line():
     (read,) = parse_trees(TREEBANK_TREE.splitlines(keepends=True))
     assert read == tree(ON_ONE_LINE)
     assert format_tree(read) == ON_ONE_LINE
@@ -64,7 +64,7 @@ def test_a_tree_of_many_lines_is_that_of_one_line():
     assert words(read)[3:5] == ["*-1", "*T*-2"]
 
 
-def test_a_tree_may_have_spaces_wherever_brackets_allow_them():
+def test_spaces_around_brackets_and_words_are_ignored():
     spaced = "\t( S ( NP (  PRP   It )) (VP(VBZ works)) )  "
     assert tree(spaced) == tree(TREE)
     pieces = [f"{piece}\r\n" for piece in ON_ONE_LINE.split(" ")]
@@ -87,8 +87,8 @@ def test_a_tree_may_have_spaces_wherever_brackets_allow_them():
         (["(S", *[TREE] * 20_000], "line 1, column 1", "10,000 lines"),
     ],
 )
-def test_what_is_not_a_tree_is_named_with_its_place(lines, place, word):
-    message = fault(*lines)
+def test_invalid_tree_is_named_with_its_position(lines, place, word):
+    message = parse_error(*lines)
     assert message.startswith(f"a.mrg, {place}:") and word in message
     assert len(message) < 300
 
@@ -125,12 +125,12 @@ def test_empty_constituents_are_read_on_request_and_written():
         ("(S (() (NN a) ()))", 5),
     ],
 )
-def test_a_bracket_without_a_word_is_named_with_its_place(text, column):
+def test_bracket_without_a_word_is_named_with_its_position(text, column):
     with pytest.raises(T2TLiteError, match=f"line 7, column {column}: "):
         list(parse_trees([text], "a.mrg", 7))
 
 
-def test_a_no_break_space_is_part_of_its_word():
+def test_no_break_space_is_part_of_its_word():
     assert words(tree("(NP (CD 1\u00a0000) (NN \u3000))")) == [
         "1\u00a0000",
         "\u3000",
@@ -145,19 +145,19 @@ def test_words_of_a_tree_without_tags_get_the_tag_xx():
     assert tree("(S (NP a))") == Tree("S", (Tree("NP", (), "a"),))
 
 
-def test_trees_are_read_one_by_one_and_never_all_at_once():
+def test_trees_are_read_lazily():
     endless = itertools.cycle(TREEBANK_TREE.splitlines())
     trees = list(itertools.islice(parse_trees(endless), 1000))
     assert trees[999] == tree(ON_ONE_LINE)
 
 
-def test_a_file_is_read_packed_or_not_and_with_a_byte_order_mark(tmp_path):
-    plain, packed = tmp_path / "a.mrg", tmp_path / "a.mrg.gz"
+def test_gzipped_file_and_file_with_bom_are_read(tmp_path):
+    plain, gzipped = tmp_path / "a.mrg", tmp_path / "a.mrg.gz"
     text = TREEBANK_TREE.encode()
     plain.write_bytes("\ufeff".encode() + text.strip())
-    packed.write_bytes(gzip.compress(text))
+    gzipped.write_bytes(gzip.compress(text))
     assert list(read_trees(plain)) == [tree(ON_ONE_LINE)]
-    assert list(read_trees(str(packed))) == [tree(ON_ONE_LINE)]
+    assert list(read_trees(str(gzipped))) == [tree(ON_ONE_LINE)]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_file_is_read_packed_or_not_and_with_a_byte_order_mark(tmp_path):
         (gzip.compress(TREE.encode() * 99, mtime=0)[:-9], "damaged"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path, content, word):
+def test_unreadable_file_is_named(tmp_path, content, word):
     path = tmp_path / ("a.gz" if word == "damaged" else "a.mrg")
     if content:
         path.write_bytes(content)
@@ -177,7 +177,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content, word):
         list(read_trees(path))
 
 
-def test_stripping_takes_traces_function_tags_and_the_outer_bracket():
+def test_stripping_removes_traces_function_tags_and_the_root():
     once = strip_annotation(tree(ON_ONE_LINE))
     assert format_tree(once) == STRIPPED
     assert strip_annotation(once) == once
@@ -186,18 +186,18 @@ def test_stripping_takes_traces_function_tags_and_the_outer_bracket():
 
 
 @pytest.mark.parametrize("root", ["", "TOP", "ROOT", "S1", "TOP (ROOT-2"])
-def test_roots_over_one_part_go_and_over_several_are_top(root):
+def test_root_of_one_tree_is_removed_and_of_several_is_top(root):
     end = ")" * (1 + root.count("("))
     assert strip_annotation(tree(f"({root} {TREE}{end}")) == tree(TREE)
     several = strip_annotation(tree(f"({root} {TREE} (. .){end}"))
     assert several == Tree("TOP", (tree(TREE), Tree(".", (), ".")))
 
 
-def test_nothing_is_left_of_a_tree_of_traces():
+def test_stripping_a_tree_of_traces_leaves_nothing():
     assert strip_annotation(tree("( (S (NP (-NONE- *))))")) is None
 
 
-def test_a_very_deep_tree_is_read_stripped_and_written():
+def test_very_deep_tree_is_read_stripped_and_formatted():
     text = f"{'(S ' * 5000}(NN a){')' * 5000}"
     deep = tree(text)
     assert format_tree(strip_annotation(deep)) == text
@@ -214,12 +214,12 @@ def test_a_very_deep_tree_is_read_stripped_and_written():
         Tree("N)", (Tree("NN", (), "a"),)),
     ],
 )
-def test_what_could_not_be_read_back_is_not_written(bad):
+def test_tree_that_could_not_be_parsed_is_not_formatted(bad):
     with pytest.raises(T2TLiteError, match="-LRB-"):
         format_tree(bad)
 
 
-def test_every_tree_of_a_treebank_is_written_as_it_stands(treebank):
+def test_every_tree_of_a_treebank_is_formatted_unchanged(treebank):
     for name, text in treebank.items():
         trees = list(parse_trees(text.splitlines(), name))
         written = "".join(map(format_tree, trees))

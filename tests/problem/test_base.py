@@ -1,4 +1,4 @@
-"""Problem: what a declaration says, and when two say the same."""
+"""Problems: their attributes, options and fingerprints."""
 
 import dataclasses
 from typing import Annotated
@@ -13,7 +13,7 @@ from t2t_lite.validators import integer, setting
 
 
 def letters(url="http://one/a.txt", sha256="00", **attributes):
-    """A declaration of a problem with a file."""
+    """Return a problem with one file."""
     files = (RemoteFile("a.txt", url, sha256),)
     attributes = {"base_name": "letters", "files": files} | attributes
     return type("Letters", (Text2TextProblem,), attributes)()
@@ -30,7 +30,7 @@ def letters(url="http://one/a.txt", sha256="00", **attributes):
         {"version": 1},
     ],
 )
-def test_what_does_not_shape_the_data_leaves_the_fingerprint(change):
+def test_attributes_without_effect_on_data_keep_the_fingerprint(change):
     assert letters(**change).fingerprint() == letters().fingerprint()
 
 
@@ -45,7 +45,7 @@ def test_what_does_not_shape_the_data_leaves_the_fingerprint(change):
         {"my_own": [1]},
     ],
 )
-def test_attributes_and_the_version_shape_the_data(change):
+def test_other_attributes_and_the_version_change_the_fingerprint(change):
     assert letters(**change).fingerprint() != letters().fingerprint()
 
 
@@ -88,7 +88,7 @@ class Folded(Words):
     options_type = FoldedOptions
 
 
-def test_only_options_that_are_given_are_part_of_the_definition():
+def test_options_equal_to_defaults_are_not_in_the_definition():
     for options in ({}, {"folds": 2}, {"folds": None}):
         problem = Folded().with_options(options)
         assert problem.settings.folds == 2
@@ -100,7 +100,7 @@ def test_only_options_that_are_given_are_part_of_the_definition():
     assert len({p.fingerprint() for p in (plain, one)}) == 2
     assert one.reverse().options == {"folds": 1}
     assert one.reverse().fingerprint() == one.fingerprint()
-    assert plain.options == {}  # the copy alone is configured
+    assert plain.options == {}  # only the copy has options
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_wrong_options_are_refused(problem, options, word):
         problem.with_options(options)
 
 
-def test_report_has_both_ways_of_counting_and_exact_matches():
+def test_report_has_cased_and_lowercase_scores_and_exact_matches():
     report = Words().evaluate(
         ["a", "b"],
         ["A dog runs here.", "Two cats sit."],
@@ -143,7 +143,7 @@ def test_a_bare_problem_names_what_it_must_define(tmp_path):
 
 
 class Files(Words):
-    """Each split has two files."""
+    """A problem with two files per split."""
 
     base_name = "files"
 

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face as own text, in the environment of `datasets`."""
+"""Hugging Face datasets as own text, in an environment with `datasets`."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from t2t_lite.errors import UsageError
 from t2t_lite.problem import TextFiles
 
 PYTHON = ROOT / ".huggingface/bin/python"
-# Reads the splits of problems, or says why not, and lists the sources.
+# Prints the splits and sources of problems, or their errors, as JSON.
 SCRIPT = """
 import json, sys, time
 from t2t_lite.corpus.download import RawFiles
@@ -41,7 +41,7 @@ ROWS = {
 
 @pytest.fixture
 def read(tmp_path):
-    """Reads problems, streamed or not, with `datasets`."""
+    """Return a function that reads problems, streamed or not."""
     if not PYTHON.exists():
         pytest.skip("needs `make huggingfacetest`")
 

@@ -1,4 +1,4 @@
-"""Own text of several corpora: shares, tags, and what is held out."""
+"""Own text of several corpora: shares, tags and held-out pairs."""
 
 import collections
 import random
@@ -42,11 +42,11 @@ def samples(problem, split="train"):
     return list(problem.samples(split, RawFiles()))
 
 
-def make(problem, folder="data", **how):
-    return DataGenerator(problem, folder, progress=False, **how).run()
+def make(problem, folder="data", **options):
+    return DataGenerator(problem, folder, progress=False, **options).run()
 
 
-def behind(tag, pairs):
+def tagged(tag, pairs):
     return {(f"{tag} {source}", target) for source, target in pairs}
 
 
@@ -56,7 +56,7 @@ def test_a_plain_list_has_each_pair_once():
     assert samples(problem, "dev") == SMALL
 
 
-def test_train_holds_the_corpora_in_their_shares():
+def test_train_contains_the_corpora_in_their_shares():
     problem = text("a.tsv:0.75,b.tsv:0.25", holdout=5)
     counts = collections.Counter(samples(problem))
     held_out = {*samples(problem, "dev"), *samples(problem, "test")}
@@ -69,7 +69,7 @@ def test_train_holds_the_corpora_in_their_shares():
     assert sum(small) == round(len(large) / 3)
 
 
-def test_shares_are_of_what_filters_leave():
+def test_shares_apply_to_filtered_pairs():
     write("a.tsv", [*LARGE, ("", "x"), ("x y z", "y"), ("x", "x")])
     write("b.tsv", [*SMALL, ("x", "x"), ("x", " ")])
     manifest = make(
@@ -83,7 +83,7 @@ def test_shares_are_of_what_filters_leave():
     )
     train = manifest.splits["train"]
     assert train.examples == 400
-    # The tag is no word and makes no side another; each is counted once.
+    # Filters ignore the tag, and a dropped pair is counted only once.
     assert train.dropped == {
         "empty source": 1,
         "empty target": 1,
@@ -102,13 +102,13 @@ def test_shares_are_of_what_filters_leave():
     assert b.endswith("b.tsv: 20 pairs, 100 with copies, 25.0%")
 
 
-def test_copies_that_a_filter_leaves_out_are_refused():
+def test_shares_conflict_with_a_filter_of_duplicates():
     with pytest.raises(UsageError, match="`filters=duplicates`"):
         text("a.tsv:0.5,b.tsv:0.5", filters="duplicates")
     assert samples(text("a.tsv,b.tsv", filters="duplicates"))
 
 
-def test_what_is_held_out_of_one_corpus_is_in_no_other():
+def test_held_out_pairs_of_one_corpus_are_in_no_other():
     shuffled = LARGE[:100]
     random.Random(0).shuffle(shuffled)
     write("b.tsv", shuffled)
@@ -120,11 +120,11 @@ def test_what_is_held_out_of_one_corpus_is_in_no_other():
     assert not train & dev and not train & test and not dev & test
     assert train | dev | test == set(LARGE)
     found = set(samples(problem, "dev"))
-    assert found <= behind("<web>", LARGE) | behind("<news>", shuffled)
-    assert found & behind("<news>", shuffled)
+    assert found <= tagged("<web>", LARGE) | tagged("<news>", shuffled)
+    assert found & tagged("<news>", shuffled)
 
 
-def test_a_tag_stands_before_each_source_text_and_is_one_piece():
+def test_a_tag_precedes_each_source_text_and_is_one_piece():
     write("b.tsv", [*SMALL, (" ", "x")])
     problem = text(
         "a.tsv:web,b.tsv:2de",
@@ -133,7 +133,7 @@ def test_a_tag_stands_before_each_source_text_and_is_one_piece():
         vocab_size=300,
     )
     assert set(samples(problem)) == (
-        behind("<web>", LARGE) | behind("<2de>", SMALL) | {(" ", "x")}
+        tagged("<web>", LARGE) | tagged("<2de>", SMALL) | {(" ", "x")}
     )
     assert samples(problem, "test") == LARGE
     assert problem.source_tags == ("<2de>", "<web>")
@@ -146,7 +146,7 @@ def test_a_tag_stands_before_each_source_text_and_is_one_piece():
     assert encoder.vocab_size == 300
 
 
-def test_a_given_vocabulary_must_have_the_tags():
+def test_an_existing_vocabulary_must_contain_the_tags():
     SentencePieceTokenizer.train(["a b c"] * 9, 265, "with.model", 0, ["<2de>"])
     SentencePieceTokenizer.train(["a b c"] * 9, 265, "without.model")
     with open("vocab.txt", "w", encoding="utf-8") as file:
@@ -162,7 +162,7 @@ def test_a_given_vocabulary_must_have_the_tags():
 
 
 @pytest.mark.parametrize("pairs", ["b.tsv:2de", "b.tsv:1"])
-def test_dev_has_tags_of_train_and_no_shares(pairs):
+def test_dev_pairs_have_tags_of_train_and_no_shares(pairs):
     assert text("a.tsv:web", dev_pairs="b.tsv:web,a.tsv")
     with pytest.raises(UsageError, match="`dev_pairs` .*b.tsv:"):
         text("a.tsv:web", dev_pairs=pairs)

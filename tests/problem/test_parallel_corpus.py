@@ -19,7 +19,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def tfds_dir(tmp_path_factory):
-    """A folder that has wmt14_translate/de-en, small, as TFDS makes it."""
+    """A TFDS folder with a small wmt14_translate/de-en."""
     folder = tmp_path_factory.mktemp("tfds")
     tfds.dataset_builders.store_as_tfds_dataset(
         name="wmt14_translate",
@@ -58,15 +58,15 @@ def problem(monkeypatch):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_files_and_tensorflow_datasets_give_the_same(
+def test_files_and_tensorflow_datasets_give_the_same_pairs(
     problem, tfds_dir, raw_dir, split
 ):
-    of_files = problem.samples(split, RawFiles(raw_dir=raw_dir))
-    of_tfds = problem.samples(split, RawFiles(tfds_dir=tfds_dir))
-    assert list(of_files) == list(of_tfds) == PAIRS[split]
+    from_files = problem.samples(split, RawFiles(raw_dir=raw_dir))
+    from_tfds = problem.samples(split, RawFiles(tfds_dir=tfds_dir))
+    assert list(from_files) == list(from_tfds) == PAIRS[split]
 
 
-def test_data_is_made_of_tensorflow_datasets(problem, tfds_dir, tmp_path):
+def test_data_is_generated_from_a_dataset(problem, tfds_dir, tmp_path):
     manifest = DataGenerator(
         problem, tmp_path / "data", tfds_dir=tfds_dir, progress=False
     ).run()
@@ -136,14 +136,14 @@ def test_a_dataset_that_cannot_be_read_is_named(
         list(text(**options).samples("dev", RawFiles(tfds_dir=tfds_dir)))
 
 
-def test_two_places_at_once_are_refused(problem, tfds_dir, raw_dir, tmp_path):
+def test_raw_dir_conflicts_with_tfds_dir(problem, tfds_dir, raw_dir, tmp_path):
     with pytest.raises(UsageError, match="`tfds_dir` conflicts with `raw_dir`"):
         DataGenerator(
             problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir
         ).run()
 
 
-def test_without_network_and_files_the_ways_are_named(
+def test_the_error_without_network_and_files_lists_all_options(
     problem, tmp_path, monkeypatch
 ):
     def no_network(*args, **kwargs):
@@ -168,7 +168,7 @@ def test_without_a_folder_for_downloads_nothing_is_downloaded(
         problem.check_sources(RawFiles(tfds_dir=tmp_path))
 
 
-def test_a_corpus_of_files_alone_asks_for_them(problem, monkeypatch):
+def test_a_corpus_without_a_dataset_requires_files(problem, monkeypatch):
     monkeypatch.setattr(type(problem), "tfds_name", "")
     with pytest.raises(T2TLiteError, match="no address to download it from"):
         problem.samples("train", RawFiles())

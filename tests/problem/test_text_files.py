@@ -1,4 +1,4 @@
-"""Own text files: what the options do, and what they refuse."""
+"""Own text files: the options and their errors."""
 
 import bz2
 import gzip
@@ -17,7 +17,7 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
 
 PAIRS = [(f"word {i}", f"Wort {i}") for i in range(300)]
-# Splits that have nothing to do with each other.
+# Separate files for every split.
 EVERY = {
     "source": "a.xx",
     "target": "a.yy",
@@ -49,7 +49,7 @@ def vocab_lines(texts):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes a file; gives its path."""
+    """Return a function that writes a file and returns its path."""
 
     def write(name, data):
         path = tmp_path / name
@@ -61,7 +61,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def sides(write):
-    """Writes pairs as two files of lines; gives the options of train."""
+    """Return a function that writes pairs as two files: options of train."""
 
     def sides(pairs=PAIRS):
         sources, targets = map(vocab_lines, zip(*pairs, strict=True))
@@ -73,7 +73,7 @@ def sides(write):
     return sides
 
 
-def test_each_split_may_be_given_in_its_own_way(write):
+def test_each_split_may_have_another_format(write):
     tuv = '<tuv xml:lang="%s"><seg>%s</seg></tuv>'
     unit = tuv % ("xx-AA", "e") + tuv % ("yy", "E")
     tmx = f"<tmx><body><tu>{unit}</tu></body></tmx>"
@@ -108,9 +108,7 @@ def test_no_pair_is_lost_or_in_two_splits(sides):
         assert pairs == [pair for pair in PAIRS if pair in pairs], split
 
 
-def test_the_choice_depends_neither_on_the_order_nor_on_the_format(
-    sides, write
-):
+def test_held_out_pairs_do_not_depend_on_the_order_or_the_format(sides, write):
     expected = splits_of(text(**sides(), holdout=5))
     shuffled = PAIRS + PAIRS[::2]
     random.shuffle(shuffled)
@@ -131,7 +129,7 @@ def test_only_splits_without_files_are_held_out(sides, write):
     assert samples(both, "train") == PAIRS
 
 
-def test_options_are_kept_whole_and_without_defaults(tmp_path, monkeypatch):
+def test_options_have_absolute_paths_and_no_defaults(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     problem = text(
         source="sub/../a.xx",
@@ -153,7 +151,7 @@ def test_options_are_kept_whole_and_without_defaults(tmp_path, monkeypatch):
     assert again.fingerprint() == problem.fingerprint()
 
 
-def test_the_name_is_that_of_the_data_and_of_the_report():
+def test_the_name_option_names_the_problem_and_its_data():
     problem = registry.problem("text_rev", {"name": "my-text_2"})
     assert (problem.name, problem.base_name) == ("my-text_2_rev", "my-text_2")
     assert problem.registered_name == "text_rev"
@@ -199,13 +197,13 @@ def test_wrong_options_are_refused_before_anything_is_read(options, word):
     assert word in str(error.value) and "\n" not in str(error.value)
 
 
-def test_files_to_train_on_are_needed(write):
+def test_files_for_train_are_required(write):
     problem = text(dev_pairs=write("a.tsv", "a\tA\n"))
     with pytest.raises(UsageError, match="text requires .*`source`"):
         samples(problem, "dev")
 
 
-def test_all_that_is_missing_is_named_in_one_error(tmp_path, write):
+def test_all_missing_files_are_named_in_one_error(tmp_path, write):
     problem = text(
         source=tmp_path / "a.xx",
         target=write("a.yy", "A\n"),
@@ -218,7 +216,7 @@ def test_all_that_is_missing_is_named_in_one_error(tmp_path, write):
 
 
 @pytest.mark.parametrize("name", ["pipe", "pipe.tsv", "-"])
-def test_a_pipe_is_named(tmp_path, name, monkeypatch):
+def test_a_pipe_is_refused(tmp_path, name, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if name != "-":
         os.mkfifo(name)
@@ -228,7 +226,7 @@ def test_a_pipe_is_named(tmp_path, name, monkeypatch):
         samples(text(pairs=name), "train")
 
 
-def test_an_empty_file_is_named(write):
+def test_an_empty_file_is_refused(write):
     files = {name: write(path, "a\tA\n") for name, path in EVERY.items()}
     files["dev_pairs"].write_text("")
     with pytest.raises(T2TLiteError, match=r"one pair.*b\.tsv"):
@@ -237,7 +235,7 @@ def test_an_empty_file_is_named(write):
 
 @pytest.fixture
 def make(tmp_path):
-    """Generates data into a folder of its own."""
+    """Return a function that generates data in a folder of `tmp_path`."""
 
     def make(problem, folder="data", overwrite=False):
         return generate.DataGenerator(
@@ -254,28 +252,28 @@ def test_filters_that_drop_everything_are_named(write, make):
         make(problem)
 
 
-def test_one_vocabulary_is_learned_or_two(sides, make, tmp_path):
+def test_the_vocabulary_is_shared_or_separate(sides, make, tmp_path):
     shared = text(**sides(), vocab_size=280)
     assert make(shared).vocabulary.keys() == {"text.vocab.280.model"}
     encoders = shared.load_encoders(tmp_path / "data")
     assert encoders["inputs"] is encoders["targets"]
-    two = text(**sides(), vocab_size=280, name="two", shared_vocabulary=False)
-    assert make(two).vocabulary.keys() == {
+    split = text(**sides(), vocab_size=280, name="two", shared_vocabulary=False)
+    assert make(split).vocabulary.keys() == {
         "two.vocab.280.source.model",
         "two.vocab.280.target.model",
     }
-    encoders = two.load_encoders(tmp_path / "data")
+    encoders = split.load_encoders(tmp_path / "data")
     letters = {
         side: set("".join(encoder.ids_to_pieces(range(259, 280))))
         for side, encoder in encoders.items()
     }
     assert letters["inputs"] >= {*"word"} and letters["targets"] >= {*"Wort"}
     assert "W" not in letters["inputs"] and "w" not in letters["targets"]
-    backward = two.reverse().load_encoders(tmp_path / "data")
+    backward = split.reverse().load_encoders(tmp_path / "data")
     assert backward["inputs"].sha256 == encoders["targets"].sha256
 
 
-def test_names_that_begin_alike_do_not_remove_each_other(sides, make):
+def test_data_of_names_with_a_common_prefix_is_kept(sides, make):
     options = {**sides(), "vocab_size": 280}
     long = make(text(**options, name="my-train"))
     make(text(**options, name="my"))

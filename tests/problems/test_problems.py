@@ -1,4 +1,4 @@
-"""The built-in problems: what their splits hold."""
+"""The built-in problems: contents of their splits."""
 
 import gzip
 import hashlib
@@ -35,13 +35,13 @@ def test_each_spellout_text_occurs_once(name):
     sizes = {split: len(pairs[split]) for split in pairs}
     assert 20_000 < sizes["train"] < 30_000
     assert (sizes["dev"], sizes["test"]) == (500, 1000)
-    for side in (0, 1):  # so no held-out text was ever seen, on either side
+    for side in (0, 1):  # so train has no held-out text on either side
         texts = [pair[side] for split in pairs.values() for pair in split]
         assert len(texts) == len(set(texts))
 
 
 @pytest.mark.parametrize("name", SPELLOUT)
-def test_spellout_sentences_are_short_and_whole(name, tmp_path):
+def test_spellout_sentences_are_short_and_encoded_losslessly(name, tmp_path):
     pairs = all_pairs(name)
     problem = registry.problem(name)
     problem.train_encoders(RawFiles(), tmp_path, seed=0)
@@ -104,7 +104,7 @@ def test_numbers_are_spelled_right(english, german, french):
         assert any((english, target) in p for p in all_pairs(name).values())
 
 
-def test_another_num2words_is_other_data(monkeypatch):
+def test_the_version_of_num2words_changes_the_fingerprint(monkeypatch):
     from t2t_lite.problems import spellout
 
     problem = registry.problem("spellout_ende")

@@ -1,4 +1,4 @@
-"""A random model and its export, which several files check."""
+"""Fixtures: a random model and its export."""
 
 import shutil
 
@@ -24,8 +24,8 @@ def translator(encoder):
 
 @pytest.fixture(scope="session")
 def exported(translator, tmp_path_factory):
-    """An export with all signatures, in a folder to which it was moved."""
+    """An export with all signatures, moved after it was written."""
     folder = tmp_path_factory.mktemp("export")
     options = ExportOptions(attention=True, warmup=3)
-    made = export_saved_model(translator, folder / "e", options)
-    return made.rename(folder / "7")
+    path = export_saved_model(translator, folder / "e", options)
+    return path.rename(folder / "7")

@@ -1,4 +1,4 @@
-"""The client: addresses, retries, and answers of odd servers."""
+"""The client: addresses, retries and malformed responses."""
 
 import contextlib
 import json
@@ -27,10 +27,10 @@ def test_a_malformed_address_is_refused(url):
 
 @contextlib.contextmanager
 def server_of(*answers):
-    """A server that answers one request a connection, then closes it.
+    """Run a server that closes each connection after one response.
 
     Args:
-      answers: bytes of each answer; None leaves the connection open, silent.
+      answers: bytes of each response; None sends nothing.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         silent = []
@@ -61,7 +61,7 @@ def http_answer(status, content):
     return head.encode() + content
 
 
-def test_a_connection_that_the_server_closed_is_opened_again():
+def test_client_reconnects_after_the_server_closes_the_connection():
     good = http_answer(200, ANSWER)
     with server_of(good, good) as predict:
         client = Client(predict)
@@ -69,13 +69,13 @@ def test_a_connection_that_the_server_closed_is_opened_again():
             assert outputs(client.translate(["a"])) == ["A"]
 
 
-def test_no_answer_in_time_may_be_the_fault_of_a_text():
+def test_timeout_is_late_but_not_busy():
     with server_of(None) as predict, pytest.raises(Failure) as caught:
         predict("s", ["a"], 0.05)
     assert caught.value.is_late and not caught.value.is_busy
 
 
-def test_a_proxy_without_its_server_is_busy():
+def test_bad_gateway_counts_as_busy():
     answer = http_answer(502, b"<html>Bad gateway")
     with server_of(answer) as predict, pytest.raises(Failure) as caught:
         predict("s", ["a"], 10)
@@ -83,7 +83,7 @@ def test_a_proxy_without_its_server_is_busy():
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"outputs": [1]}'])
-def test_an_answer_without_outputs_is_a_failure(content):
+def test_response_without_outputs_is_a_failure(content):
     with (
         server_of(http_answer(200, content)) as predict,
         pytest.raises(Failure, match="200"),
@@ -92,7 +92,7 @@ def test_an_answer_without_outputs_is_a_failure(content):
 
 
 class Fake:
-    """A model that is busy, that fails or is slow for some texts."""
+    """A model that is busy at first, and fails or is slow for some texts."""
 
     def __init__(self, busy=0):
         self.busy = busy
@@ -115,7 +115,7 @@ def outputs(answers):
     return [a.error or a.hypotheses[0].text for a in answers]
 
 
-def test_after_the_time_limit_a_busy_server_is_asked_once_until_it_answers():
+def test_client_stops_retrying_after_a_timeout_until_a_request_succeeds():
     fake = Fake(busy=100)
     client = Client(fake, seconds=0.5)
     assert outputs(client.translate(["a"])) == ["full"]
@@ -129,15 +129,15 @@ def test_after_the_time_limit_a_busy_server_is_asked_once_until_it_answers():
     assert outputs(client.translate(["d"])) == ["D"]
 
 
-def test_a_slow_text_costs_no_other_its_answer():
+def test_slow_text_does_not_fail_other_texts():
     answers = Client(Fake()).translate(["slow", "a", "b", "c"])
     assert outputs(answers) == ["no answer", "A", "B", "C"]
 
 
-def test_a_server_that_hangs_is_not_asked_for_each_text():
+def test_hanging_server_is_not_retried_for_each_text():
     fake = Fake()
     client = Client(fake)
     for _ in range(100):
         client.translate(["slow"] * 4)
-    # The first request in all its parts, then each request once.
+    # Only the first request is split into single texts: 1 + 2 + 4.
     assert len(fake.asked) == 7 + 99

@@ -1,4 +1,4 @@
-"""An export is complete, verified, described, or not there at all."""
+"""SavedModel exports: options, versions, verification and warm-up."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def test_options_of_search_and_model_are_exported(
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_search_that_draws_is_not_exported(encoder, tmp_path):
+def test_sampling_search_is_not_exported(encoder, tmp_path):
     translator = random_translator(
         encoder, settings=SearchSettings(sample=True)
     )
@@ -58,7 +58,7 @@ def test_a_search_that_draws_is_not_exported(encoder, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_weights_are_variables_and_nothing_else_is_kept(
+def test_export_stores_the_weights_and_no_other_variables(
     translator, tmp_path, precision
 ):
     options = ExportOptions(precision=precision)
@@ -73,7 +73,7 @@ def test_weights_are_variables_and_nothing_else_is_kept(
     )
 
 
-def test_versions_count_up_and_none_is_overwritten(translator, tmp_path):
+def test_version_numbers_increase_and_none_is_overwritten(translator, tmp_path):
     (tmp_path / "notes").mkdir()
     assert export_saved_model(translator, tmp_path) == tmp_path / "1"
     (tmp_path / "7").mkdir()
@@ -81,7 +81,7 @@ def test_versions_count_up_and_none_is_overwritten(translator, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["1", "7", "8", "notes"]
 
 
-def test_old_versions_go_and_nothing_else(tmp_path):
+def test_remove_old_versions_removes_only_old_exports(tmp_path):
     for name in ("1", "2", "9", "10", "11", "12", "9.bak", "notes"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "saved_model.pb").write_text("")
@@ -105,9 +105,7 @@ def test_a_failed_export_leaves_nothing(translator, tmp_path, monkeypatch):
     assert os.listdir(tmp_path / "export") == []
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_error(
-    translator, tmp_path
-):
+def test_unwritable_folder_is_one_clear_error(translator, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(T2TLiteError, match="Cannot write the export to"):
         export_saved_model(translator, tmp_path / "file")
@@ -125,7 +123,7 @@ with files.write_folder(target, replace=False) as folder:
 """
 
 
-def test_concurrent_exports_are_two_versions_and_killed_ones_are_removed(
+def test_concurrent_exports_get_two_versions_and_killed_ones_are_removed(
     tmp_path,
 ):
     command = [sys.executable, "-c", _WRITING, str(tmp_path)]
@@ -154,7 +152,7 @@ def test_concurrent_exports_are_two_versions_and_killed_ones_are_removed(
     ],
     ids=["python", "xla", "constant"],
 )
-def test_what_a_stock_server_cannot_run_is_refused(function, message, tmp_path):
+def test_unservable_model_is_rejected(function, message, tmp_path):
     module = tf.Module()
     module.f = tf.function(
         function, input_signature=[tf.TensorSpec([4], tf.float32)]
@@ -173,13 +171,13 @@ def test_what_a_stock_server_cannot_run_is_refused(function, message, tmp_path):
         ([-1.0], False),
     ],
 )
-def test_verified_numbers_are_close_finite_and_as_many(found, equal):
+def test_verification_requires_close_finite_arrays_of_equal_size(found, equal):
     found, wanted = (np.array(x, np.float32) for x in (found, [-1.0, -2.0]))
     assert verify.is_equal(found, wanted, 1e-3) is equal
 
 
 @pytest.mark.slow
-def test_an_export_with_other_weights_is_refused_and_the_old_one_stays(
+def test_export_with_wrong_weights_is_rejected_and_the_old_one_stays(
     translator, tmp_path, monkeypatch
 ):
     old = tmp_path / "1" / "saved_model.pb"
@@ -202,7 +200,7 @@ def test_an_export_with_other_weights_is_refused_and_the_old_one_stays(
     assert old.read_text() == "old"
 
 
-def test_a_verification_that_fails_is_one_clear_error(tmp_path):
+def test_failed_verification_is_one_clear_error(tmp_path):
     with pytest.raises(T2TLiteError, match="without t2t-lite.*SavedModel"):
         verify.verify(tmp_path, {}, [], "float32")
 
@@ -228,7 +226,7 @@ def test_the_verifying_process_cannot_import_this_package(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_an_export_describes_itself(translator, exported):
+def test_export_contains_its_description(translator, exported):
     about = json.loads((exported / versions.ABOUT).read_text())
     assert about["problem"] is about["source_language"] is None
     assert set(about["signatures"]) > {"serving_default", "attention"}
@@ -244,7 +242,7 @@ def test_an_export_describes_itself(translator, exported):
     assert about["search"]["beam_size"] == 3
 
 
-def test_warmup_asks_each_signature_at_several_lengths(translator, exported):
+def test_warmup_covers_each_signature_at_several_lengths(translator, exported):
     served = tf.saved_model.load(str(exported)).signatures
     lengths = {name: [] for name in served}
     for request in logged_requests(exported):
@@ -257,12 +255,10 @@ def test_warmup_asks_each_signature_at_several_lengths(translator, exported):
         lengths[name].append(len(ids))
     for found in lengths.values():
         assert len(found) == 3 and found == sorted(found)
-        assert found[-1] >= translator.max_length - 1  # the longest there is
+        assert found[-1] >= translator.max_length - 1  # near the limit
 
 
-def test_warmup_texts_are_of_dev_where_the_data_is_else_made_up(
-    tiny_run, tmp_path
-):
+def test_warmup_texts_are_from_dev_or_made_up_without_data(tiny_run, tmp_path):
     run = Run.open(tiny_run)
     translator = run.translator(run.load_model()[0])
     sources, targets = run.data.texts("dev")

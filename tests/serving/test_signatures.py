@@ -1,4 +1,4 @@
-"""Every signature gives what the decoder gives, in numbers fit for JSON."""
+"""Signatures of exports: results equal to the decoder's, finite numbers."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def served(exported):
     return tf.saved_model.load(str(exported)).signatures
 
 
-def ask(signature, **texts):
+def call(signature, **texts):
     texts = {name: tf.constant(t, tf.string) for name, t in texts.items()}
     return {name: v.numpy() for name, v in signature(**texts).items()}
 
@@ -36,14 +36,14 @@ def inputs_of(signature):
     return list(signature.structured_input_signature[1])
 
 
-def answers_of(translator, **options):
-    """The signatures of an export with these options."""
+def signatures_of(translator, **options):
+    """Return the signatures of an export with these options."""
     options = ExportOptions(**options)
     translator = translator_to_serve(translator, options)
     return ServingModule(translator, options).answers
 
 
-def test_signatures_are_those_of_the_contract(served):
+def test_signatures_have_the_documented_inputs_and_outputs(served):
     assert set(served) == {"serving_default", "nbest", "score", "attention"}
     for name, shape in (("serving_default", [None]), ("nbest", [None, 3])):
         _, inputs = served[name].structured_input_signature
@@ -61,18 +61,18 @@ def test_signatures_are_those_of_the_contract(served):
 
 
 @pytest.mark.parametrize("name", ["serving_default", "nbest"])
-def test_a_moved_export_translates_as_the_decoder(translator, served, name):
+def test_moved_export_translates_like_the_decoder(translator, served, name):
     lines = [*SOURCES, "zeile\u2028mit\x00allem", "eins"]
     wanted = list(translate_lines(translator, lines, num_hypotheses=3))
     for size in (1, 3, len(lines)):
         batches = [lines[i : i + size] for i in range(0, len(lines), size)]
-        found = [ask(served[name], inputs=batch) for batch in batches]
+        found = [call(served[name], inputs=batch) for batch in batches]
         found = {k: np.concatenate([x[k] for x in found]) for k in found[0]}
         for row, translation in enumerate(wanted):
             best = translation.hypotheses
             best = best if name == "nbest" else best[:1]
             texts = [text.decode() for text in np.ravel(found["outputs"][row])]
-            missing = len(texts) - len(best)  # of equal texts, the best is kept
+            missing = len(texts) - len(best)  # duplicates are dropped
             assert texts == [h.text for h in best] + [""] * missing
             scores = np.ravel(found["scores"][row])
             assert_scores_close(scores[: len(best)], [h.score for h in best])
@@ -81,7 +81,7 @@ def test_a_moved_export_translates_as_the_decoder(translator, served, name):
     assert len(set(t.hypotheses[0].text for t in wanted)) > 4
 
 
-def test_given_pairs_have_the_decoders_scores(translator, served):
+def test_score_signature_gives_the_decoders_scores(translator, served):
     results = score_pairs(translator, zip(SOURCES, TARGETS, strict=True))
     wanted = [result.hypotheses[0] for result in results]
     texts = tf.constant([text.strip() for text in SOURCES])
@@ -96,7 +96,7 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
     }
     for size in (1, len(SOURCES)):
         found = [
-            ask(
+            call(
                 served["score"],
                 inputs=SOURCES[i : i + size],
                 targets=TARGETS[i : i + size],
@@ -109,10 +109,10 @@ def test_given_pairs_have_the_decoders_scores(translator, served):
             assert_scores_close(given, values)
 
 
-def test_attention_is_that_of_each_pair_alone_and_zero_in_padding(
+def test_attention_equals_that_of_each_pair_alone_and_is_zero_in_padding(
     translator, served
 ):
-    found = ask(served["attention"], inputs=SOURCES, targets=TARGETS)
+    found = call(served["attention"], inputs=SOURCES, targets=TARGETS)
     assert found["cut"].tolist() == [False, False, True, True, False, False]
     for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
         features, _, _ = translator.encode_pairs(
@@ -147,31 +147,31 @@ def test_attention_requires_one_model(translator):
 
 
 @pytest.mark.parametrize("name", ["score", "attention"])
-def test_a_text_without_its_pair_is_refused(served, name):
+def test_unequal_numbers_of_texts_are_rejected(served, name):
     (other,) = set(inputs_of(served[name])) - {"inputs"}
     for first, second in (("inputs", other), (other, "inputs")):
         texts = {first: ["haus"], second: ["katze", "hund"]}
         with pytest.raises(tf.errors.InvalidArgumentError, match="its pair"):
-            ask(served[name], **texts)
+            call(served[name], **texts)
 
 
 @pytest.mark.parametrize("rows", [0, len(SOURCES)])
-def test_the_first_dimension_is_the_batch_and_every_number_finite(served, rows):
+def test_outputs_have_a_batch_dimension_and_finite_numbers(served, rows):
     for signature in served.values():
         shapes = signature.structured_outputs.values()
         assert all(value.shape[0] is None for value in shapes)
         texts = {name: SOURCES[:rows] for name in inputs_of(signature)}
-        for value in ask(signature, **texts).values():
+        for value in call(signature, **texts).values():
             assert value.shape[0] == rows
             assert value.dtype != np.float32 or np.isfinite(value).all()
 
 
 @pytest.mark.slow
-def test_a_damaged_model_gives_finite_numbers_too(encoder):
+def test_model_with_nan_weights_gives_finite_numbers(encoder):
     translator = random_translator(encoder)
     for weight in translator.model.trainable_variables:
         weight.assign(weight.value * np.nan)
-    answers = answers_of(translator, attention=True)
+    answers = signatures_of(translator, attention=True)
     for name in ("serving_default", "score", "attention"):
         texts = [tf.constant(["eins", ""])] * len(answers[name].input_signature)
         for value in answers[name](*texts).values():
@@ -179,8 +179,8 @@ def test_a_damaged_model_gives_finite_numbers_too(encoder):
                 assert np.isfinite(value.numpy()).all()
 
 
-def test_a_shorter_limit_truncates_as_a_decoder_with_it(translator):
-    answer = answers_of(translator, max_length=3)["serving_default"]
+def test_shorter_max_length_truncates_like_the_decoder(translator):
+    answer = signatures_of(translator, max_length=3)["serving_default"]
     found = answer(tf.constant(SOURCES))
     assert found["cut"].numpy().tolist() == [True, False, True] * 2
     shorter = translator_to_serve(translator, ExportOptions(max_length=3))
@@ -190,18 +190,18 @@ def test_a_shorter_limit_truncates_as_a_decoder_with_it(translator):
 
 
 @pytest.mark.parametrize("limit", [1, 21])
-def test_a_limit_is_at_most_that_of_the_run(translator, limit):
+def test_max_length_must_be_between_2_and_that_of_the_run(translator, limit):
     with pytest.raises(UsageError, match=f"max_length={limit}, .* has 20"):
         translator_to_serve(translator, ExportOptions(max_length=limit))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("models", [1, 2])
-def test_weights_in_bfloat16_answer_as_rounded_ones(encoder, models):
+def test_bfloat16_export_equals_a_model_with_rounded_weights(encoder, models):
     one, other = random_translator(encoder), random_translator(encoder, 2)
     if models == 2:
         one.model = Ensemble([one.model, other.model])
-    answers = answers_of(one, precision="bfloat16")
+    answers = signatures_of(one, precision="bfloat16")
     texts, pairs = tf.constant(SOURCES), map(tf.constant, (SOURCES, TARGETS))
     found, scored = answers["nbest"](texts), answers["score"](*pairs)
     for weight in one.model.weights:
@@ -210,7 +210,7 @@ def test_weights_in_bfloat16_answer_as_rounded_ones(encoder, models):
     np.testing.assert_array_equal(found["outputs"], wanted["outputs"])
     scores = wanted["scores"].numpy()
     is_blank = wanted["outputs"][:, 0].numpy() == b""
-    scores[is_blank, 1:] = NEG_INF  # each text once
+    scores[is_blank, 1:] = NEG_INF  # duplicates are dropped
     assert_scores_close(found["scores"], scores)
     wanted = one.score(*map(tf.constant, (SOURCES, TARGETS)))
     assert_scores_close(scored["scores"], wanted["scores"])

@@ -1,1 +1,1 @@
-"""What several test files share: places, toy runs, toy problems."""
+"""Helpers of several test files: paths, toy runs, toy problems."""

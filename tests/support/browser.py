@@ -1,4 +1,4 @@
-"""A Chromium that tests drive, and what they ask of its page."""
+"""A Chromium for tests, and checks of the page that it shows."""
 
 import contextlib
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 
 @contextlib.contextmanager
 def started():
-    """A Chromium without a window; skips where there is none."""
+    """Start a headless Chromium; skip the test if it is not installed."""
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     webdriver = pytest.importorskip("selenium.webdriver")
     if not (chromium and driver):
@@ -30,7 +30,7 @@ def started():
 
 
 def set_screen(browser, width, dark=False):
-    """Gives the page a width in pixels, and colors for light or dark."""
+    """Set the width of the page in pixels, and its light or dark mode."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1}
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {**size, "mobile": False}
@@ -43,13 +43,13 @@ def set_screen(browser, width, dark=False):
 
 
 def severe(browser):
-    """Errors in the browser's console since the last call."""
+    """Return the errors in the browser's console since the last call."""
     log = browser.get_log("browser")
     return [entry for entry in log if entry["level"] == "SEVERE"]
 
 
 def cut_off(browser):
-    """Elements that lie outside of the window."""
+    """Return the elements that extend beyond the window."""
     return browser.execute_script(
         "return [...document.querySelectorAll('body *')].filter(node => {"
         "  const box = node.getBoundingClientRect();"
@@ -59,7 +59,7 @@ def cut_off(browser):
 
 
 def violations(browser):
-    """What axe-core finds serious or critical, as (rule, element) pairs."""
+    """Return the serious violations of axe-core as (rule, element) pairs."""
     package = pytest.importorskip("axe_core_python")
     axe = pathlib.Path(package.__file__).with_name("axe.min.js")
     browser.execute_script(axe.read_text("utf-8"))

@@ -1,6 +1,6 @@
 """Check a preset on the backend of KERAS_BACKEND: generation and training.
 
-`test_keras_hub.py` runs this script: Keras has one backend in a process.
+`test_keras_hub.py` runs this script: Keras has one backend per process.
 """
 
 import json

@@ -19,20 +19,20 @@ def two_files(folder, flags, *sides):
 
 
 def records(lines):
-    """The objects of lines of JSON."""
+    """Parse lines of JSON."""
     return [json.loads(line) for line in lines]
 
 
 def command_line(module):
-    """The words that start a command in a process of its own."""
+    """Return the arguments that run a command in a separate process."""
     code = f"from t2t_lite.bin.{module} import main; raise SystemExit(main())"
     return [sys.executable, "-c", code]
 
 
 def last_of_each(argv):
-    """The words of a command line; a later `--flag=value` replaces an earlier.
+    """Return a command line with only the last `--flag=value` of each flag.
 
-    So tests can change one of the flags that a fixture gives them.
+    Tests use it to override the flags of a fixture.
     """
     words = {}
     for number, word in enumerate(map(str, argv)):

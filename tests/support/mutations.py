@@ -4,7 +4,7 @@ import copy
 
 from hypothesis import strategies as st
 
-# Bytes that readers trip over: ends of lines and encodings, control characters.
+# Bytes that break readers: line ends, encodings, control characters.
 ODD = (
     *(b"", b"\0", b"\n", b"\r", b"\r\n", b"\t", b" ", b"\x0b", b"\x1b"),
     *(b"\xff", b"\xe9", b"\xc3", b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80"),
@@ -14,7 +14,7 @@ ODD = (
 
 @st.composite
 def mutated(draw, valid, parts=(), changes=4):
-    """A valid content, slices of it copied, removed, replaced by any bytes."""
+    """Draw a valid content; copy, remove or replace slices of it."""
     content = draw(st.sampled_from(valid))
     for _ in range(draw(st.integers(0, changes))):
         start = draw(st.integers(0, len(content)))
@@ -26,7 +26,7 @@ def mutated(draw, valid, parts=(), changes=4):
 
 
 def hostile(*valid, parts=()):
-    """Changed valid contents, or any bytes."""
+    """Return a strategy of mutated valid contents or of any bytes."""
     return mutated(valid, parts) | st.binary(max_size=60)
 
 
@@ -47,7 +47,7 @@ JSON = st.recursive(
 
 @st.composite
 def mutated_json(draw, record):
-    """A JSON value with some value inside it removed or replaced by another."""
+    """Draw a JSON value, with one inner value removed or replaced."""
     record = copy.deepcopy(record)
     inner = record
     while inner:

@@ -1,8 +1,8 @@
-"""The page of a server in a browser, as a person uses it."""
+"""The page of a server in a browser."""
 
 
 class Page:
-    """The page as a person finds it."""
+    """The page as a user sees it: only its displayed elements."""
 
     def __init__(self, browser, url):
         self.browser = browser
@@ -12,7 +12,7 @@ class Page:
         )
 
     def wait(self, found):
-        """What `found` gives, once it is true."""
+        """Wait until `found` returns a true value; return that value."""
         from selenium.common.exceptions import StaleElementReferenceException
         from selenium.webdriver.support.wait import WebDriverWait
 
@@ -29,7 +29,7 @@ class Page:
         return node
 
     def text(self, selector):
-        """The text of the one such element; None if it is not shown."""
+        """Return the text of the only match; None if there is not one."""
         found = self.all(selector)
         return found[0].text if len(found) == 1 else None
 
@@ -40,11 +40,11 @@ class Page:
         self.one("#source").send_keys(text)
 
     def translation(self, *expected):
-        """Waits until these translations are shown."""
+        """Wait until exactly these translations are shown."""
         self.wait(lambda: self.texts(".translation") == list(expected))
 
     def keep_all_that_is_shown(self, selector):
-        """From now on, every text of such elements, however short it stands."""
+        """Record all texts of the elements, however briefly they are shown."""
         self.browser.execute_script(
             """
             window.shown = new Set();
@@ -61,7 +61,7 @@ class Page:
         return set(self.browser.execute_script("return [...window.shown]"))
 
     def words(self):
-        """The words that can be pointed at, once they can."""
+        """Wait for the selectable words of the translation; return them."""
         return self.wait(lambda: self.all(".translation .token"))
 
     def press(self, label):

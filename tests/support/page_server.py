@@ -1,7 +1,7 @@
-"""A server of the page with made-up models: fast, and the same each time.
+"""A server of the page with made-up models, fast and deterministic.
 
-It answers as the real one does: the page's files, `/model` and
-`/v1/models/NAME:predict`. Texts that it does not know come back in capitals.
+Like the real server, it serves the page's files, `/model` and
+`/v1/models/NAME:predict`. It translates an unknown text into capitals.
 """
 
 import contextlib
@@ -69,12 +69,12 @@ ANSWERS = {
 
 
 def hypotheses(model, text):
-    """The translations of a text with their scores, best first."""
+    """Return the translations of a text with their scores, best first."""
     return ANSWERS.get((model, text), {text.upper(): -1.0})
 
 
 def pieces(text):
-    """Words as SentencePiece would have them, the last sign by itself."""
+    """Return words as SentencePiece pieces, with a separate final period."""
     words = [f"▁{word}" for word in text.split()]
     if words and words[-1].endswith("."):
         words[-1:] = [words[-1][:-1], "."]
@@ -88,7 +88,7 @@ def _row(row, rows, columns, sharp):
 
 
 def _heads(rows, columns):
-    """Weights [layers, heads, rows, columns] along the diagonal."""
+    """Return weights [layers, heads, rows, columns] along the diagonal."""
     return [
         [
             [_row(r, rows, columns, 1 + layer + head) for r in range(rows)]
@@ -99,13 +99,13 @@ def _heads(rows, columns):
 
 
 class FakeServer(http.server.ThreadingHTTPServer):
-    """The server, and what it was asked.
+    """A fake server that records its requests.
 
     Attributes:
-      model: the name of its model, None for none.
-      busy: so many requests to come are answered with 503.
+      model: the name of its model, or None.
+      busy: number of requests that it will still reject with 503.
       asked: (model, signature, texts) of each request to a model.
-      held: texts that wait for `release` before they are answered.
+      held: texts whose responses wait for `release`.
     """
 
     daemon_threads = True
@@ -120,7 +120,7 @@ class FakeServer(http.server.ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}/"
 
     def answer(self, path, body):
-        """Status and JSON of a request to a model."""
+        """Return the status and the JSON response to a request to a model."""
         model = path
         signature = body.get("signature_name", "serving_default")
         texts = body["inputs"]["inputs"]
@@ -132,8 +132,8 @@ class FakeServer(http.server.ThreadingHTTPServer):
             self.release.wait(20)
         if model != self.model:
             return 404, {"error": f"Servable not found for request: {model}"}
-        known = (ABOUT[model] or about("", ""))["signatures"]
-        if signature not in known:
+        signatures = (ABOUT[model] or about("", ""))["signatures"]
+        if signature not in signatures:
             return 400, {"error": f"There is no signature {signature}"}
         if REFUSED in texts:
             return 400, {"error": "A text may have 1,000 characters."}
@@ -159,7 +159,7 @@ class FakeServer(http.server.ThreadingHTTPServer):
 
 
 def _as_written(tree):
-    """A tree as a model writes it, without the words."""
+    """Return a tree in the format of the model, without the words."""
     return re.sub(r"\((\S+) [^\s()]+\)", r"\1", tree)
 
 
@@ -203,7 +203,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send(status, json.dumps(value).encode(), {})
 
     def _send(self, status, content, headers):
-        # A browser that no longer wants the answer has closed the connection.
+        # The browser closes the connection if it no longer needs the response.
         with contextlib.suppress(ConnectionError):
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
@@ -218,7 +218,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def fake_server():
-    """A running FakeServer, on a port of its own."""
+    """Run a FakeServer on a free port."""
     with FakeServer() as server:
         threading.Thread(
             target=server.serve_forever, args=(0.02,), daemon=True

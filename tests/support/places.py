@@ -1,4 +1,4 @@
-"""Where tests find the checkout and the data that is not part of it."""
+"""Paths of the checkout and of data outside of it."""
 
 import pathlib
 

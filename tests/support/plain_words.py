@@ -1,4 +1,4 @@
-"""Check docstrings, messages and docs for words that plain English avoids.
+"""Check comments, strings and docs for words that plain English avoids.
 
 `make lint` runs it. CONTRIBUTING.md has the rules.
 """
@@ -7,6 +7,7 @@ import ast
 import pathlib
 import re
 import sys
+import tokenize
 
 ROOT = pathlib.Path(__file__).parents[2]
 # A docstring must not begin with a clause.
@@ -20,25 +21,25 @@ PHRASES = re.compile(
 
 
 def texts_of(file):
-    """Yield the line and the text of each docstring and message."""
-    if file.suffix == ".md":
-        yield from enumerate(file.read_text("utf-8").splitlines(), 1)
-        return
-    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
+    """Yield the line and the text of each comment and string."""
+    with tokenize.open(file) as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            if token.type in (tokenize.COMMENT, tokenize.STRING):
+                yield token.start[0], token.string
 
 
 def main():
     """Print each place; return 1 if there is one."""
-    folders = ("t2t_lite", "bin", "problems", "hparams")
-    code = [f for folder in folders for f in (ROOT / folder).rglob("*.py")]
+    folders = ("t2t_lite", "bin", "problems", "hparams", "examples")
+    folders += ("benchmarks", "tests")
+    code = {f for folder in folders for f in (ROOT / folder).rglob("*.py")}
     found = []
-    for file in [*code, ROOT / "README.md", *ROOT.glob("docs/*.md")]:
+    for file in (ROOT / "README.md", *ROOT.glob("docs/*.md")):
+        for line, text in enumerate(file.read_text("utf-8").splitlines(), 1):
+            found += [(file, line, word) for word in PHRASES.findall(text)]
+    for file in sorted(code - {pathlib.Path(__file__).resolve()}):
         for line, text in texts_of(file):
-            words = PHRASES.findall(text)
-            found += [(file, line, word) for word in words]
-    for file in code:
+            found += [(file, line, word) for word in PHRASES.findall(text)]
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             kinds = (ast.FunctionDef, ast.ClassDef, ast.Module)
             if isinstance(node, kinds) and (text := ast.get_docstring(node)):

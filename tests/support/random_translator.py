@@ -1,4 +1,4 @@
-"""Sentences, and a model with random weights that translates them somehow."""
+"""Random sentences, and a translator with random weights."""
 
 import random
 
@@ -22,7 +22,7 @@ def random_sentences(count, most=12, seed=1):
 
 
 def random_model(vocab_size, seed=1, layers=1, **options):
-    """A model with random weights, large enough that nothing is a tie."""
+    """Return a model with random weights, large enough to avoid ties."""
     model = Transformer(
         vocab_size,
         vocab_size,
@@ -47,13 +47,13 @@ def random_model(vocab_size, seed=1, layers=1, **options):
 
 
 def train_encoder(folder):
-    """A vocabulary of such sentences."""
+    """Train a vocabulary on random sentences."""
     path = folder / "vocabulary.model"
     return SentencePieceTokenizer.train(random_sentences(300), 320, path)
 
 
 def random_translator(encoder, layers=1, settings=None, **options):
-    """A translator with such a model, a beam of 3 and short limits."""
+    """Return a translator with random weights, a beam of 3 and short limits."""
     return Translator(
         random_model(encoder.vocab_size, layers=layers, **options),
         encoder,

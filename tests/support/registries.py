@@ -4,7 +4,7 @@ from t2t_lite import plugins, registry
 
 
 def keep_apart(patch):
-    """Undo with the patch what is registered from here on."""
+    """Make the patch undo all later registrations."""
     plugins.load_plugins()
     for module, name in (
         (registry, "PROBLEMS"),

@@ -1,9 +1,9 @@
-"""Tolerances that float32 arithmetic gives on every processor.
+"""Tolerances of float32 results on any processor.
 
-The kernel that multiplies two matrices depends on the processor, on the number
-of threads and on the shape of the batch, and each adds the terms in another
-order. One logit of size 10 differs by up to 1e-5 then; a score is a sum of many
-log-probabilities, so its error grows with its size, too.
+The kernel of a matrix product depends on the processor, the number of threads
+and the shape of the batch, and kernels add terms in different orders. So a
+logit of size 10 differs by up to 1e-5. A score is a sum of log-probabilities,
+so its error grows with its size.
 """
 
 import os
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 RELATIVE = 1e-5  # about 80 units in the last place of float32
-ABSOLUTE = 1e-4  # what is left where a score near zero comes from large logits
+ABSOLUTE = 1e-4  # for a score near zero that comes from large logits
 
-# TensorFlow asks the processor, not oneDNN, whether it has bfloat16 products.
+# TensorFlow queries the processor, not oneDNN, for bfloat16 products.
 requires_bfloat16 = pytest.mark.skipif(
     "ONEDNN_MAX_CPU_ISA" in os.environ,
     reason="oneDNN with a restricted instruction set has no bfloat16 products, "
@@ -23,7 +23,7 @@ requires_bfloat16 = pytest.mark.skipif(
 
 
 def approx_score(expected):
-    """Return what equals `expected` within the rounding of a float32 score."""
+    """Return `expected` with the tolerance of a float32 score."""
     return pytest.approx(expected, rel=RELATIVE, abs=ABSOLUTE)
 
 

@@ -1,4 +1,4 @@
-"""Searches of small tables of logits, and every hypothesis that they have."""
+"""Beam search over small tables of logits, and all of their hypotheses."""
 
 import itertools
 
@@ -9,19 +9,19 @@ from t2t_lite.decoding.search.beam_search import beam_search
 
 
 def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
-    """Searches logits tables[b, position, previous id, next id]."""
+    """Search logits tables[b, position, previous id, next id]."""
     tables = tf.constant(tables, tf.float32)
     first_ids = tf.constant(first_ids, tf.int32)
     batch_size, _, vocab_size, _ = tables.shape
 
     def step_fn(ids, index, cache):
-        # The cache holds what each hypothesis has been given, so that a
-        # search that follows its beams wrongly gives wrong answers.
-        history, places = cache["history"], cache["places"]
-        first = tf.gather(first_ids, places)[:, None]
+        # The cache holds the inputs of each hypothesis, so a search that
+        # reorders beams incorrectly gives wrong results.
+        history, sentences = cache["history"], cache["places"]
+        first = tf.gather(first_ids, sentences)[:, None]
         ids = tf.where(index == 0, first, ids)
         history = tf.concat([history[:, :, 1:], ids[..., None]], axis=2)
-        rows = tf.gather(tables[:, index], places)  # [B, V, V]
+        rows = tf.gather(tables[:, index], sentences)  # [B, V, V]
         logits = tf.gather(rows, history[:, :, -1], batch_dims=1)
         return logits, {**cache, "history": history}
 
@@ -47,12 +47,12 @@ def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
 
 
 def keep_rows(cache, rows):
-    """The cache of such a search when only some sentences stay."""
+    """Return the cache of a search for some of its sentences."""
     return {name: tf.gather(x, rows) for name, x in cache.items()}
 
 
 def search_one(table, limit, beam_size, alpha, **options):
-    """Searches one table; returns a list of (ids up to EOS, score)."""
+    """Search one table; return a list of (ids up to EOS, score)."""
     ids, scores = search_tables(
         np.asarray(table)[None], [0], [limit], beam_size, alpha, **options
     )
@@ -72,13 +72,13 @@ def log_softmax(logits):
 
 
 def all_hypotheses(table, limit, alpha, allowed=lambda ids: True):
-    """Every allowed hypothesis of a table, best first: those with EOS before.
+    """Return all allowed hypotheses: those with EOS first, then by score.
 
     Args:
       table: logits [position, previous id, next id].
-      limit: tokens, EOS included.
-      alpha: weight of the length penalty.
-      allowed: whether ids, up to EOS, may be a hypothesis.
+      limit: maximum number of tokens, including EOS.
+      alpha: exponent of the length penalty.
+      allowed: predicate of the ids up to EOS.
 
     Returns: a list of (ids up to EOS, score).
     """

@@ -1,4 +1,4 @@
-"""A tiny SavedModel with signatures of several kinds, and a server of it."""
+"""A tiny SavedModel with several signatures, and a server of it."""
 
 import asyncio
 import concurrent.futures
@@ -21,7 +21,7 @@ TEXT = tf.TensorSpec([None], tf.string, name="inputs")
 
 
 class Shouter(tf.Module):
-    """Says texts louder."""
+    """A model that returns texts in capitals."""
 
     @tf.function(input_signature=[TEXT])
     def louder(self, inputs):
@@ -46,7 +46,7 @@ class Shouter(tf.Module):
 
 
 def save(folder: pathlib.Path, warmup: bytes | None = None) -> None:
-    """Writes a version; with a warm-up request of this text."""
+    """Write a version, optionally with a warm-up request of this text."""
     model = Shouter()
     signatures = {
         "serving_default": model.louder,
@@ -66,7 +66,7 @@ def save(folder: pathlib.Path, warmup: bytes | None = None) -> None:
 
 
 def predict_request(texts, model, signature="", **others):
-    """A request of gRPC."""
+    """Return a gRPC predict request."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = signature
@@ -76,11 +76,11 @@ def predict_request(texts, model, signature="", **others):
 
 
 class Held:
-    """A model that answers when it is released.
+    """A model that blocks until it is released.
 
     Attributes:
-      began: is set when the model runs.
-      go: releases it.
+      began: event that is set when the model runs.
+      go: event that releases the model.
       ran: the texts of each batch.
     """
 
@@ -101,13 +101,13 @@ class Held:
 
 
 def until(server, name, value):
-    """Waits until a metric of a server has a value."""
+    """Wait until a metric of a server has a value."""
     while metric(server, name) != value:
         pass
 
 
 def metric(server, name):
-    """The value of a metric, with its labels; 0 if there is none."""
+    """Return the value of a metric; 0 if it does not exist."""
     port = server.rest_api_port
     url = f"http://127.0.0.1:{port}/monitoring/prometheus/metrics"
     text = urllib.request.urlopen(url, timeout=30).read().decode()
@@ -117,10 +117,10 @@ def metric(server, name):
 
 @contextlib.contextmanager
 def serving(folder, load=load_version, **config):
-    """A server of the model `m` in a thread of its own.
+    """Run a server of the model `m` in a thread.
 
-    Yields its ports, `stop()` and `finished()`, which waits for its end and
-    tells whether all requests were answered.
+    Yields its ports, `stop()` and `finished()`, which waits for the server to
+    end and returns whether all requests were answered.
     """
     config = {"drain_seconds": 10, "port": 0, "rest_api_port": 0, **config}
     started = concurrent.futures.Future()

@@ -1,8 +1,8 @@
-"""tensor2tensor's Transformer in numpy: an answer that is not ours.
+"""tensor2tensor's Transformer in numpy, as an independent reference.
 
-It is written from what tensor2tensor 1.15.7 computes, with its names of
-variables and hyperparameters, and shares no code with `t2t_lite`. Everything is
-float64, without dropout.
+It computes the same as tensor2tensor 1.15.7, with its names of variables and
+hyperparameters, and shares no code with `t2t_lite`. Everything is float64,
+without dropout.
 """
 
 import re
@@ -13,22 +13,22 @@ MASKED = -1e9
 
 
 def reference_logits(variables, hparams, inputs, targets, packed=None, space=0):
-    """The logits [B, T, V] of whole targets.
+    """Return the logits [B, T, V] of complete targets.
 
     Args:
-      variables: by name, as in a checkpoint.
+      variables: arrays by name, as in a checkpoint.
       hparams: a dict, as in `hparams.json`.
       inputs: int [B, S].
       targets: int [B, T].
-      packed: `inputs_segmentation`, `inputs_position` and the same of the
+      packed: `inputs_segmentation`, `inputs_position` and the same for the
         targets, if rows hold several pairs.
       space: the target space, a row of `target_space_embedding`.
     """
     model = _Model(variables, hparams)
     inputs, targets = np.asarray(inputs), np.asarray(targets)
     packed = packed or {}
-    source, source_places = _side(packed, "inputs")
-    target, target_places = _side(packed, "targets")
+    source, source_positions = _side(packed, "inputs")
+    target, target_positions = _side(packed, "targets")
 
     # The encoder.
     x = model.embedded("input_emb", inputs)
@@ -36,25 +36,25 @@ def reference_logits(variables, hparams, inputs, targets, packed=None, space=0):
         to_source = np.where(inputs == 0, MASKED, 0.0)[:, None, None]
         source_bias = to_source
     else:
-        source_bias = _apart(source, source)
-        to_source = _apart(target, source)
+        source_bias = _segment_bias(source, source)
+        to_source = _segment_bias(target, source)
     if hparams.get("use_target_space_embedding", True):
         x = x + model["target_space_embedding/kernel"][space]
-    x = x + model.positions("inputs", x.shape[1], source_places)
+    x = x + model.positions("inputs", x.shape[1], source_positions)
     for number in range(model.layers("encoder")):
         scope = f"encoder/layer_{number}"
         x = model.attend(x, f"{scope}/self_attention", source_bias)
         x = model.feed_forward(x, f"{scope}/ffn")
     memory = model.before(x, "encoder")
 
-    # The decoder: whatever lies before each target is what it is fed.
+    # The decoder: its inputs are the targets, shifted by one.
     x = model.embedded("target_emb", targets)
     x = np.pad(x, ((0, 0), (1, 0), (0, 0)))[:, :-1]
     length = x.shape[1]
     bias = np.triu(np.full((length, length), MASKED), 1)[None, None]
     if target is not None:
-        bias = bias + _apart(target, target)
-    x = x + model.positions("targets", length, target_places)
+        bias = bias + _segment_bias(target, target)
+    x = x + model.positions("targets", length, target_positions)
     for number in range(model.layers("decoder")):
         scope = f"decoder/layer_{number}"
         x = model.attend(x, f"{scope}/self_attention", bias)
@@ -79,7 +79,7 @@ class _Model:
         return given or self.hparams["num_hidden_layers"]
 
     def table(self, kind):
-        """The shards `weights_0`, `weights_1`, ... as one [V, D]."""
+        """Concatenate the shards `weights_0`, `weights_1`, ... to [V, D]."""
         shards = {}
         for name, value in self.variables.items():
             found = re.search(rf"/(?:shared|{kind})/weights_(\d+)$", name)
@@ -93,31 +93,31 @@ class _Model:
             x = x * self.hparams["hidden_size"] ** 0.5
         return x * (ids != 0)[..., None]
 
-    def positions(self, side, length, places):
-        """What is added for positions: [1 or B, T, D], or nothing."""
+    def positions(self, side, length, positions):
+        """Return the position encoding [1 or B, T, D], or 0."""
         kind, size = self.hparams["pos"], self.hparams["hidden_size"]
-        places = np.arange(length)[None] if places is None else places
+        positions = np.arange(length)[None] if positions is None else positions
         if kind == "timing":
             count = size // 2
             steps = np.arange(count) / max(count - 1, 1)
-            angles = places[..., None] * np.exp(-np.log(1e4) * steps)
+            angles = positions[..., None] * np.exp(-np.log(1e4) * steps)
             signal = np.concatenate([np.sin(angles), np.cos(angles)], -1)
             return np.pad(signal, ((0, 0), (0, 0), (0, size % 2)))
         if kind == "emb":
             table = self[f"{side}_positional_embedding"]
-            beyond = max(0, places.max() + 1 - len(table))
-            return np.pad(table, ((0, beyond), (0, 0)))[places]
+            beyond = max(0, positions.max() + 1 - len(table))
+            return np.pad(table, ((0, beyond), (0, 0)))[positions]
         assert kind in (None, "none")
         return 0.0
 
     def before(self, x, scope):
-        """What a sublayer gets, and what a stack gives."""
+        """Preprocess the input of a sublayer or the output of a stack."""
         if self.hparams["layer_preprocess_sequence"] != "n":
             return x
         return self._norm(x, f"{scope}/layer_prepostprocess/layer_norm")
 
     def behind(self, x, y, scope):
-        """What a sublayer that makes y of x gives."""
+        """Postprocess the output y of a sublayer with the input x."""
         if self.hparams["layer_postprocess_sequence"] == "da":
             return x + y
         return self._norm(x + y, f"{scope}/layer_postprocess/layer_norm")
@@ -147,9 +147,9 @@ class _Model:
         kind = self.hparams["self_attention_type"]
         relative = memory is None and kind == "dot_product_relative"
         if relative:
-            places = np.arange(x.shape[1])
+            columns = np.arange(x.shape[1])
             reach = self.hparams["max_relative_position"]
-            rows = np.clip(places - places[:, None], -reach, reach) + reach
+            rows = np.clip(columns - columns[:, None], -reach, reach) + reach
             tables = [
                 self[
                     f"{inner}/dot_product_attention_relative/"
@@ -169,7 +169,7 @@ class _Model:
         return self.behind(x, y, scope)
 
     def _heads(self, x):
-        """[B, T, H * d] to [B, H, T, d]: heads are blocks of columns."""
+        """Reshape [B, T, H * d] to [B, H, T, d]: heads are column blocks."""
         x = x.reshape(*x.shape[:2], self.hparams["num_heads"], -1)
         return x.swapaxes(1, 2)
 
@@ -181,7 +181,7 @@ def _side(packed, side):
     return packed.get(f"{side}_segmentation"), packed.get(f"{side}_position")
 
 
-def _apart(asking, asked):
-    """The bias that keeps the pairs of a row apart: [B, 1, T, S]."""
-    same = np.asarray(asking)[:, :, None] == np.asarray(asked)[:, None]
+def _segment_bias(queries, keys):
+    """Return the bias [B, 1, T, S] that masks other pairs of a row."""
+    same = np.asarray(queries)[:, :, None] == np.asarray(keys)[:, None]
     return np.where(same, 0.0, MASKED)[:, None]

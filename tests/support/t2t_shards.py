@@ -1,11 +1,11 @@
-"""Small shards as tensor2tensor writes them, of pairs or of packed rows."""
+"""Small shards in the format of tensor2tensor: pairs or packed rows."""
 
 import tensorflow as tf
 
 VOCABULARY = "vocab.digits.subwords"
 PIECES = ["<pad>_", "<EOS>_", *"\\_u;0123456789", "a_", "b_", "c_"]
 V = len(PIECES)
-# Rows with spacing 2 and 0: two pairs, one pair; two pairs.
+# Packed rows: two pairs with a spacing of 2, one pair, two pairs without one.
 ROWS = [
     {
         "inputs": [5, 1, 0, 0, 6, 7, 1],
@@ -50,7 +50,7 @@ def write_shard(path, rows):
 
 
 def write_shards(folder, train, dev=None, name="digits"):
-    """Two shards of train, one of dev, and the vocabulary."""
+    """Write two shards of train, one of dev, and the vocabulary."""
     for index in (0, 1):
         path = folder / f"{name}-train-{index:05d}-of-00002"
         write_shard(path, train[index::2])

@@ -1,7 +1,7 @@
-"""Folders as tensor2tensor's trainer leaves them, with random weights.
+"""Training folders in the format of tensor2tensor, with random weights.
 
-Names and shapes are written out here, by what its code does and by recorded
-lists of variables, and not taken from the importer.
+Names and shapes follow tensor2tensor's code and recorded lists of variables,
+and are independent of the importer.
 """
 
 import json
@@ -9,7 +9,7 @@ import json
 import numpy as np
 import tensorflow as tf
 
-# A vocabulary file with what escapes need, and some letters.
+# A vocabulary with the characters of escapes, and some letters.
 PIECES = [
     "<pad>_",
     "<EOS>_",
@@ -29,7 +29,7 @@ _SLOTS = ("Adam", "Adam_1")
 
 
 def variables_of(values, vocab_size, seed=0, target_vocab_size=None):
-    """Random variables, by name, of a model with tensor2tensor's hparams."""
+    """Return random variables by name for tensor2tensor's hparams."""
     random = np.random.default_rng(seed)
     size, filter_size = values["hidden_size"], values["filter_size"]
     pieces = values["symbol_modality_num_shards"]
@@ -110,7 +110,7 @@ def variables_of(values, vocab_size, seed=0, target_vocab_size=None):
 
 
 def slots_of(variables, seed=1, space=0):
-    """What Adam knows of them; of the target spaces, of one row only."""
+    """Return Adam's slots; only one row of the target spaces is not zero."""
     random = np.random.default_rng(seed)
     slots = {}
     for name, value in variables.items():
@@ -123,7 +123,7 @@ def slots_of(variables, seed=1, space=0):
 
 
 def counters_of(step, beta1=0.9, beta2=0.98):
-    """What the trainer counts besides."""
+    """Return the counters and statistics of the trainer."""
     return {
         "global_step": np.int64(step),
         "losses_avg/problem_0/total_loss": np.float32(1),
@@ -134,11 +134,11 @@ def counters_of(step, beta1=0.9, beta2=0.98):
 
 
 def write_train_dir(folder, values, variables, step=7, flags=()):
-    """The folder, with all that the original keeps; gives its vocabulary."""
+    """Write a training folder; return the path of its vocabulary."""
     folder.mkdir(parents=True, exist_ok=True)
     write_checkpoint(folder / f"model.ckpt-{step}", variables)
-    place = f"/elsewhere/train/model.ckpt-{step}"
-    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{place}"\n')
+    path = f"/elsewhere/train/model.ckpt-{step}"
+    (folder / "checkpoint").write_text(f'model_checkpoint_path: "{path}"\n')
     (folder / "hparams.json").write_text(json.dumps(values))
     (folder / "flags.txt").write_text("\n".join(["--nopdb", *flags]))
     vocabulary = folder / "vocab.test.subwords"

@@ -1,4 +1,4 @@
-"""Trains a `TinyRun`, and reads what the training left in its folder."""
+"""Train a `TinyRun`, and read the files that this writes."""
 
 import json
 
@@ -15,7 +15,7 @@ def train(run, evaluate_text=dict, **options):
 
 
 def make_trainer(run, replicas=None, **options):
-    """A trainer of a run, with fresh weights."""
+    """Return a trainer of a run, with new weights."""
     trainer.seed_everything(run.seed)
     options = TrainingOptions(**options)
     return trainer.Trainer(run, options, choose_strategy(replicas))
@@ -31,18 +31,18 @@ def steps(run):
 
 
 def tensors_of(path):
-    """All tensors of a checkpoint, by name."""
+    """Return the tensors of a checkpoint by name, without the state."""
     reader = checkpoints.Reader(path)
     return {name: reader[name] for name in reader.shapes if name != "state"}
 
 
 def weights(run, step):
-    """All that a checkpoint holds, by name."""
+    """Return the tensors of the run's checkpoint at a step by name."""
     return tensors_of(checkpoints.resolve(run.checkpoints_dir, step).path)
 
 
 def require_same(ours, theirs, within=1e-6):
-    """Refuses arrays by name that differ by more than the order of sums."""
+    """Assert that arrays by name are equal within the rounding of sums."""
     assert ours.keys() == theirs.keys()
     for name, wanted in theirs.items():
         np.testing.assert_allclose(

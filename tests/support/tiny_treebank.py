@@ -1,6 +1,6 @@
-"""A made-up treebank of a few files, for tests: sentences that can be learned.
+"""A made-up treebank of a few files whose sentences can be learned.
 
-Its trees have what those of people have: several lines, an outer bracket
+Its trees have the features of real ones: several lines, an outer bracket
 without a label, traces, function tags and punctuation.
 """
 
@@ -11,7 +11,7 @@ _VERBS = ("sees", "hears")
 
 
 def trees(number):
-    """The trees of a file, two, as text."""
+    """Return the two trees of a file as text."""
     subject, verb = _NOUNS[number % 3], _VERBS[number % 2]
     return f"""
 ( (S
@@ -25,7 +25,7 @@ def trees(number):
 
 
 def write(folder, sections=("00",), files=9):
-    """Writes `wsj/NN/wsj_NN01.mrg` and so on; returns the folder."""
+    """Write `wsj/NN/wsj_NN01.mrg` and so on; return the folder."""
     folder = pathlib.Path(folder)
     for section in sections:
         for number in range(1, files + 1):

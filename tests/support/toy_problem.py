@@ -51,9 +51,9 @@ class WithPairs(Toy):
         return self.train if split == "train" else super().samples(split, raw)
 
 
-def make(problem, folder, overwrite=False, **choices):
-    """Make the data of a problem; the choices are those of `DataGenerator`."""
-    return DataGenerator(problem, folder, progress=False, **choices).run(
+def make(problem, folder, overwrite=False, **options):
+    """Generate the data of a problem, with options of `DataGenerator`."""
+    return DataGenerator(problem, folder, progress=False, **options).run(
         overwrite
     )
 

@@ -7,7 +7,7 @@ from t2t_lite.serving.requests import WARMUP_FILE
 
 
 def logged_requests(folder):
-    """The requests of an export: `PredictRequest` messages."""
+    """Yield the warm-up requests of an export as `PredictRequest`s."""
     logs = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     records = tf.data.TFRecordDataset(str(folder / WARMUP_FILE))
     for record in records.as_numpy_iterator():

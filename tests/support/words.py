@@ -15,7 +15,7 @@ HPARAMS = HParams(
 
 
 class Words(Text2TextProblem):
-    """Words of two letters and what they are in reverse."""
+    """Words of two letters and their reversals."""
 
     vocab_size = 280
     letters = "ab"

@@ -1,6 +1,6 @@
-"""Damage and kills at random: nothing breaks in silence, nothing gets lost.
+"""Random damage and kills: no silent errors and no lost data.
 
-What is tried follows from a seed, which is printed. For a long night:
+A seed, which is printed, determines what happens. For a long test:
 
     pytest -m slow tests/system/test_chaos.py --rounds=2000 --chaos_seed=7 -s
 """
@@ -59,7 +59,7 @@ def files_under(folder):
 
 
 def contents(folder):
-    """What each file holds, by its path in the folder."""
+    """Return the content of each file by its path in the folder."""
     return {
         path.relative_to(folder): path.read_bytes()
         for path in files_under(folder)
@@ -79,8 +79,8 @@ def chance(request):
 
 
 @pytest.fixture
-def places(tiny_flags, tiny_run, tiny_usr_dir, tmp_path):
-    """A function that makes fresh copies of the run and of its data."""
+def fresh_copies(tiny_flags, tiny_run, tiny_usr_dir, tmp_path):
+    """Return a function that makes fresh copies of the run and its data."""
     data_dir = tiny_usr_dir.parent / "data"
 
     def copy():
@@ -96,7 +96,7 @@ GROWING = ("config.json", "metrics.jsonl", "samples.jsonl")
 
 
 def test_damage_of_a_run_or_its_data_is_never_silent(
-    run_command, tiny_usr_dir, places, tmp_path, rounds, chance
+    run_command, tiny_usr_dir, fresh_copies, tmp_path, rounds, chance
 ):
     lines = tmp_path / "lines"
     lines.write_text("1 2 3\n\n4\n")
@@ -107,7 +107,7 @@ def test_damage_of_a_run_or_its_data_is_never_silent(
     def evaluate(run, data):
         return "evaluator", f"--output_dir={run}", f"--data_dir={data}"
 
-    def go_on(run, data):
+    def resume(run, data):
         return (
             "trainer",
             "--problem=tiny_digits",
@@ -118,42 +118,42 @@ def test_damage_of_a_run_or_its_data_is_never_silent(
             "--train_steps=6",
         )
 
-    sound = {
-        command: run_command(*command(*places()))
-        for command in (decode, evaluate, go_on)
+    intact = {
+        command: run_command(*command(*fresh_copies()))
+        for command in (decode, evaluate, resume)
     }
     counts = collections.Counter()
-    sound_run = contents(places()[0])
+    intact_run = contents(fresh_copies()[0])
     for number in range(rounds):
-        run, data = places()
+        run, data = fresh_copies()
         damaged = chance.choice([*files_under(run), *files_under(data)])
         damage = chance.choice(DAMAGES)
-        command = chance.choice([decode, evaluate, go_on])
+        command = chance.choice([decode, evaluate, resume])
         if damage in (truncate, flip) and not damaged.stat().st_size:
             continue
-        told = f"{number}: {damage.__name__} {damaged}, {command.__name__}"
+        case = f"{number}: {damage.__name__} {damaged}, {command.__name__}"
         damage(damaged, chance)
         before = contents(run), contents(data)
         code, out, err = run_command(*command(run, data))
-        assert "Traceback" not in err, f"{told}\n{err}"
-        assert code in (0, 1, 2), f"{told}\n{err}"
+        assert "Traceback" not in err, f"{case}\n{err}"
+        assert code in (0, 1, 2), f"{case}\n{err}"
         if code:
-            assert err.strip(), told
-        elif command is go_on:
-            assert "step: 6\n" in out, f"{told}\n{out}"
-        elif damaged.name != "config.json":  # a valid one asks for something
-            assert out == sound[command][1], f"{told}\n{err}"
-        assert not _lost(before[1], contents(data)), told
+            assert err.strip(), case
+        elif command is resume:
+            assert "step: 6\n" in out, f"{case}\n{out}"
+        elif damaged.name != "config.json":  # may still be valid
+            assert out == intact[command][1], f"{case}\n{err}"
+        assert not _lost(before[1], contents(data)), case
         lost = _lost(before[0], contents(run))
         after = contents(run)
-        # The card tells of the newest state. A trainer copies the vocabulary
-        # of the data again.
+        # Some commands rewrite the model card, and the trainer copies the
+        # vocabulary from the data again.
         lost = {
             path
             for path in lost
-            if path.stem != "card" and after.get(path) != sound_run[path]
+            if path.stem != "card" and after.get(path) != intact_run[path]
         }
-        if command is go_on:
+        if command is resume:
             # A trainer renames a damaged checkpoint and writes its logs.
             lost = {
                 path
@@ -162,18 +162,18 @@ def test_damage_of_a_run_or_its_data_is_never_silent(
                 and path.name not in GROWING
                 and not _set_aside(run, path, before[0][path])
             }
-        assert not lost, f"{told}\n{err}"
+        assert not lost, f"{case}\n{err}"
         counts[command.__name__, "refused" if code else "done"] += 1
     print(json.dumps({" ".join(key): n for key, n in sorted(counts.items())}))
 
 
 def _lost(before, after):
-    """The files that are gone or hold something else."""
+    """Return the files that are missing or changed."""
     return {path for path in before if after.get(path) != before[path]}
 
 
 def _set_aside(run, path, content):
-    """Whether a checkpoint's file was moved, whole, or a new best marked."""
+    """Return whether a file is best.json or was renamed without a change."""
     moved = run.glob(f"{path.parent}.damaged*/{path.name}")
     return path.name == "best.json" or any(
         other.is_file() and other.read_bytes() == content for other in moved
@@ -181,7 +181,7 @@ def _set_aside(run, path, content):
 
 
 def run_killed(words, chance, seconds):
-    """Runs a command and kills it within so many seconds; its exit code."""
+    """Run a command, kill it at a random time; return its exit code."""
     process = subprocess.Popen(
         words,
         stdout=subprocess.DEVNULL,
@@ -200,8 +200,8 @@ def run_killed(words, chance, seconds):
 SAVE_STEPS = 5
 
 
-def require_a_late_checkpoint(run):
-    """A killed trainer has lost the updates of one interval at most."""
+def require_recent_checkpoint(run):
+    """Assert that a killed trainer lost at most the updates of an interval."""
     saved = sorted((run / "checkpoints").glob("step-????????"))
     lines = (run / "metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines if line[-1:] == "}"]
@@ -213,18 +213,18 @@ def require_a_late_checkpoint(run):
     "command", ["datagen", "trainer", "average", "decoder", "exporter"]
 )
 def test_a_killed_command_ends_as_if_it_had_not_been(
-    command, tiny_usr_dir, places, tmp_path, rounds, chance
+    command, tiny_usr_dir, fresh_copies, tmp_path, rounds, chance
 ):
     lines = tmp_path / "lines"
     lines.write_text("1 2 3\n4 5\n" * 200)
     usr_dir = f"--usr_dir={tiny_usr_dir}"
     problem = ["--problem=tiny_digits", usr_dir]
 
-    def flags(run, data, made):
-        """The command, and which files to compare of what it makes."""
+    def flags(run, data, out_dir):
+        """Return the arguments, and a pattern of the files to compare."""
         of_run = [f"--output_dir={run}"]
         return {
-            "datagen": ([*problem, f"--data_dir={made}"], "tiny_digits*"),
+            "datagen": ([*problem, f"--data_dir={out_dir}"], "tiny_digits*"),
             "trainer": (
                 [*problem, *of_run, "--hparams=tiny_digits_set"]
                 + [f"--data_dir={data}", "--train_steps=40", "--log_steps=1"]
@@ -237,36 +237,36 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
             ),
             "decoder": (
                 [*of_run, usr_dir, f"--decode_from_file={lines}"]
-                + [f"--decode_to_file={made / 'out'}"],
+                + [f"--decode_to_file={out_dir / 'out'}"],
                 "out",
             ),
             "exporter": (
-                [*of_run, usr_dir, f"--export_dir={made}"],
+                [*of_run, usr_dir, f"--export_dir={out_dir}"],
                 "*/variables/variables.data*",
             ),
         }[command]
 
     def outcome(killed):
-        run, data = places()
-        made = tmp_path / "made"
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-        argv, pattern = flags(run, data, made)
+        run, data = fresh_copies()
+        out_dir = tmp_path / "made"
+        shutil.rmtree(out_dir, ignore_errors=True)
+        out_dir.mkdir()
+        argv, pattern = flags(run, data, out_dir)
         words = [sys.executable, "-m", "t2t_lite.bin.main", command, *argv]
         for _ in range(killed):
             run_killed(words, chance, seconds)
             if command == "trainer":
-                require_a_late_checkpoint(run)
+                require_recent_checkpoint(run)
         start = time.monotonic()
         done = subprocess.run(words, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        left = [*made.rglob(".*.tmp"), *run.rglob(".*.tmp")]
+        left = [*out_dir.rglob(".*.tmp"), *run.rglob(".*.tmp")]
         assert not left, "what was killed is left"
-        results = sorted([*made.glob(pattern), *run.glob(pattern)])
+        results = sorted([*out_dir.glob(pattern), *run.glob(pattern)])
         assert results
-        # A set: an exporter killed when it was done exports once more.
+        # A set, because an exporter killed at its end exports a second time.
         found = {path.read_bytes() for path in results}
-        if command == "trainer":  # its state has the seconds
+        if command == "trainer":  # its state has run times
             tensors = tensors_of(results[0].parent)
             found = {name: each.tobytes() for name, each in tensors.items()}
         return found, time.monotonic() - start

@@ -1,4 +1,4 @@
-"""Several processes train one run: the arithmetic, and lost workers."""
+"""Training with several workers: equal results, and lost workers."""
 
 import contextlib
 import json
@@ -70,7 +70,7 @@ class Workers:
         self.logs, self.processes = [], []
         for number in range(len(addresses)):
             if own is not None and own.get(number) is None:
-                continue  # this one does not start
+                continue  # this worker is not started
             words, environment = start(addresses, number)
             self.logs.append(folder / f"worker{number}.log")
             with open(self.logs[-1], "w") as log:
@@ -107,16 +107,16 @@ class Workers:
 
 @pytest.fixture
 def start(tiny_flags, tmp_path):
-    """A function that starts the workers of a run."""
+    """Return a function that starts the workers of a run."""
 
-    def start_workers(*flags, count=2, **how):
+    def start_workers(*flags, count=2, **options):
         flags = [
             *tiny_flags,
             *flags_of(OPTIONS),
             f"--output_dir={tmp_path / 'run'}",
             *flags,
         ]
-        return Workers(tmp_path, flags, free_addresses(count), **how)
+        return Workers(tmp_path, flags, free_addresses(count), **options)
 
     return start_workers
 
@@ -130,7 +130,7 @@ def train_alone(tiny_flags, run, steps):
 
 @pytest.fixture(scope="session")
 def one_device(tiny_flags, tmp_path_factory):
-    """The run that one process trains on one device."""
+    """A run that one process trained on one device."""
     run = tmp_path_factory.mktemp("one_device") / "run"
     return train_alone(tiny_flags, run, 20)
 
@@ -141,7 +141,7 @@ def assert_equal_weights(ours, theirs, step=20):
 
 
 def scores(run):
-    """The loss of each update, and the dev loss and BLEU of each evaluation."""
+    """Return the loss of each update, and dev loss and BLEU by update."""
     records = map(json.loads, open(run / "metrics.jsonl"))
     return {
         (record["step"], record.get("weights"), key): record[key]
@@ -194,14 +194,14 @@ def test_sigterm_to_one_worker_saves_once_and_all_exit_with_75(start, tmp_path):
     "number, lost",
     [(signal.SIGKILL, 0), (signal.SIGKILL, 1), (signal.SIGSTOP, 1)],
 )
-def test_a_lost_worker_ends_the_others_with_its_address(start, number, lost):
+def test_lost_worker_is_named_by_the_others_which_exit(start, number, lost):
     with start(*ENDLESS, count=3) as workers:
         workers.wait_for("step 15/")
         workers.processes[lost].send_signal(number)
         began = time.monotonic()
         others = {0, 1, 2} - {lost}
         assert [workers.processes[n].wait(60) for n in others] == [1, 1]
-        seconds = time.monotonic() - began  # docs/results.md has them
+        seconds = time.monotonic() - began  # quoted in docs/results.md
         print(f"{number.name} to worker {lost}: {seconds:.1f} s")
         for other in others:
             assert workers.addresses[lost] in workers.last_lines()[other]
@@ -214,7 +214,7 @@ def test_a_worker_that_never_starts_is_named_after_cluster_timeout(start):
     assert workers.addresses[1] in workers.last_lines()[0]
 
 
-def test_workers_with_other_hparams_end_with_the_difference(start, tmp_path):
+def test_different_hparams_of_workers_are_an_error(start, tmp_path):
     own = {0: [], 1: ["--hparams_override=residual_dropout=0.3"]}
     with start(own=own) as workers:
         assert workers.exit_codes() == [1, 1]
@@ -223,10 +223,10 @@ def test_workers_with_other_hparams_end_with_the_difference(start, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_workers_with_other_data_end_before_the_run_is_made(
+def test_different_data_of_workers_is_an_error_before_a_run_exists(
     start, tmp_path, tiny_usr_dir
 ):
-    # The problem is the same, but reads another file on each worker.
+    # The problem is the same, but reads a different file on each worker.
     code = (tiny_usr_dir / "tiny_digits.py").read_text()
     assert "37 + 1" in code
     code = code.replace("37 + 1", "37 + int(open(SHIFT).read())")
@@ -248,7 +248,7 @@ def test_workers_with_other_data_end_before_the_run_is_made(
 
 
 def processes_with(title, mark):
-    """The ids of the processes with a title and an environment variable."""
+    """Return the ids of processes with a title and environment variable."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The examples of `examples/clusters/` that need no cluster to be checked."""
+"""Checks of `examples/clusters/` that require no cluster."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ def manifest(name):
 
 
 def container_of(template):
-    """The only container of a pod template, which must be valid."""
+    """Validate a pod template; return its only container."""
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}}
     kubernetes_validate.validate(pod | template, "1.31")
@@ -41,7 +41,7 @@ def test_the_tfjob_runs_the_trainer_in_a_valid_pod():
     assert container["name"] == "tensorflow"
     assert container["command"] == ["t2t-lite-trainer"]
     assert parse_trainer(container["args"])
-    assert replicas["restartPolicy"] == "OnFailure"  # starts 75 again
+    assert replicas["restartPolicy"] == "OnFailure"  # restarts after code 75
 
 
 def test_the_rayjob_runs_the_ray_example_on_all_gpus_of_its_pods(monkeypatch):
@@ -50,7 +50,7 @@ def test_the_rayjob_runs_the_ray_example_on_all_gpus_of_its_pods(monkeypatch):
     assert container_of(cluster["headGroupSpec"]["template"])
     (group,) = cluster["workerGroupSpecs"]
     container = container_of(group["template"])
-    # This Ray only records the arguments.
+    # A mock of Ray that records the arguments.
     ray = Mock(ScalingConfig=dict)
     for name in ("ray", "ray.train", "ray.train.tensorflow"):
         monkeypatch.setitem(sys.modules, name, ray)

@@ -1,4 +1,4 @@
-"""What the documents show exists: commands, flags, names, paths, snippets."""
+"""Commands, flags, names, paths and snippets in the documents."""
 
 import ast
 import importlib
@@ -24,8 +24,8 @@ DOCUMENTS = (
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 )
-# Flags of programs that are not ours: pip, tensorboard, Beam's runners and
-# TensorFlow Serving.
+# Flags of other programs: pip, tensorboard, Beam's runners and TensorFlow
+# Serving.
 FLAGS_OF_OTHERS = {
     "--allow_version_labels_for_unavailable_models",
     "--model_config_file",
@@ -44,12 +44,12 @@ _PATH = re.compile(
 
 
 def prose_of(text):
-    """A document without its fenced blocks."""
+    """Return a document without its fenced blocks."""
     return _FENCE.sub("", text)
 
 
 def shell_lines(document):
-    """Lines that a reader may type: of `sh` blocks, and code in the prose."""
+    """Yield the lines of `sh` blocks and the code spans of the prose."""
     text = document.read_text("utf-8").replace("\\\n", " ")
     if document.name == "Makefile":
         yield from (
@@ -64,7 +64,7 @@ def shell_lines(document):
 
 
 def commands_in(line):
-    """(name, arguments) of each of our commands with flags on a line."""
+    """Yield (name, arguments) of each of our commands with flags on a line."""
     line = re.sub(r"\bt2t-lite (?=[a-z])", "t2t-lite-", line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.wordchars += ":,+$[]{}"
@@ -79,7 +79,7 @@ def commands_in(line):
 
 
 def documented_commands():
-    """(document, name, arguments) of every command line with flags."""
+    """Yield (document, name, arguments) of every command line with flags."""
     for document in (*DOCUMENTS, ROOT / "Makefile"):
         for line in shell_lines(document):
             if re.search("t2t-lite[- ]", line):
@@ -103,12 +103,12 @@ def test_documents_show_only_commands_that_parse():
             pytest.fail(f"{document}: t2t-lite-{name} {arguments}: {error}")
 
 
-def test_every_renamed_flag_of_tensor2tensor_is_on_its_page():
+def test_every_renamed_flag_of_tensor2tensor_is_documented():
     page = (ROOT / "docs" / "from-tensor2tensor.md").read_text("utf-8")
     assert not t2t_flags.FLAGS.keys() - set(re.findall(r"--\w+", page))
 
 
-def test_option_tables_are_generated():
+def test_option_tables_are_up_to_date():
     options = runpy.run_path(str(ROOT / "docs" / "option_tables.py"))
     pages = {f: f.read_text("utf-8") for f in (ROOT / "docs").glob("*.md")}
     stale = [f.name for f, t in pages.items() if options["with_tables"](t) != t]
@@ -120,20 +120,20 @@ def test_option_tables_are_generated():
 
 def test_documents_name_only_flags_that_exist():
     scripts = metadata.distribution("t2t-lite").entry_points
-    known = {"--version"} | FLAGS_OF_OTHERS | t2t_flags.FLAGS.keys()
+    existing = {"--version"} | FLAGS_OF_OTHERS | t2t_flags.FLAGS.keys()
     for script in scripts.select(group="console_scripts"):
         if script.name != "t2t-lite":
             parser = script.load().make_parser()
-            known |= set(re.findall(r"--\w+", parser.format_help()))
+            existing |= set(re.findall(r"--\w+", parser.format_help()))
     for script in (*(ROOT / "benchmarks").glob("*.py"), TESTS / "conftest.py"):
-        known |= set(re.findall(r'"(--\w+)"', script.read_text("utf-8")))
+        existing |= set(re.findall(r'"(--\w+)"', script.read_text("utf-8")))
     unknown = [
         f"{document.name}: {flag}"
         for document in DOCUMENTS
         for span in _SPAN.findall(prose_of(document.read_text("utf-8")))
         if not span.startswith("t2t-")
         for flag in re.findall(r"(?<![\w-])--\w+", span)
-        if flag not in known
+        if flag not in existing
     ]
     assert not unknown
 
@@ -166,7 +166,7 @@ def test_paths_and_modules_in_code_spans_exist(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
-def test_links_to_files_lead_somewhere(document):
+def test_linked_files_exist(document):
     text = prose_of(document.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if "://" not in target:
@@ -193,7 +193,7 @@ def test_python_snippets_compile_and_import_names_that_exist(document):
 
 
 @pytest.mark.slow
-def test_the_page_of_keras_hub_runs(
+def test_code_of_the_keras_hub_page_runs(
     run_command, tiny_run, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -206,30 +206,30 @@ def test_the_page_of_keras_hub_runs(
     assert (tmp_path / "tuned" / "task.json").is_file()
 
 
-def test_the_map_of_the_readme_starts_at_files_that_are_there():
+def test_map_of_the_readme_names_existing_files():
     rows = re.findall(
         r"^\| `([\w/]+/)`.*\| ([^|]+) \|$",
         (ROOT / "README.md").read_text("utf-8"),
         re.MULTILINE,
     )
     starts = [
-        ROOT / room / file
-        for room, files in rows
+        ROOT / folder / file
+        for folder, files in rows
         for file in re.findall(r"`([\w/]+\.py)`", files)
     ]
     assert len(starts) >= 10
     assert not [str(file) for file in starts if not file.exists()]
 
 
-def test_the_maps_show_every_room_and_root_file():
+def test_maps_list_every_package_and_root_module():
     engine = ROOT / "t2t_lite"
-    rooms = {file.parent.name for file in engine.glob("*/__init__.py")}
-    roots = {file.stem for file in engine.glob("[!_]*.py")}
+    packages = {file.parent.name for file in engine.glob("*/__init__.py")}
+    modules = {file.stem for file in engine.glob("[!_]*.py")}
     readme = (ROOT / "README.md").read_text("utf-8")
     architecture = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    assert not [r for r in rooms if f"`t2t_lite/{r}/`" not in readme]
-    assert not [r for r in rooms if f"`{r}/`" not in architecture]
-    assert not [r for r in roots if f"`{r}`" not in architecture]
+    assert not [p for p in packages if f"`t2t_lite/{p}/`" not in readme]
+    assert not [p for p in packages if f"`{p}/`" not in architecture]
+    assert not [m for m in modules if f"`{m}`" not in architecture]
 
 
 def test_the_readme_is_short():

@@ -1,4 +1,4 @@
-"""The worked example registers from its folder and holds together."""
+"""The example problem `roman_numerals`: registration, data, vocabulary."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ def test_the_folder_registers_a_problem_and_its_hparams_set(roman_numerals):
     assert registry.hparams("transformer_roman").max_length == 32
 
 
-def test_numerals_are_right(roman_numerals):
+def test_roman_numerals_are_correct(roman_numerals):
     pairs = dict(
         pair
         for split in roman_numerals.splits
@@ -38,7 +38,7 @@ def test_numerals_are_right(roman_numerals):
     assert pairs["3999"] == "MMMCMXCIX"
 
 
-def test_the_vocabulary_can_be_learned(roman_numerals, tmp_path):
+def test_vocabulary_size_matches_and_texts_fit(roman_numerals, tmp_path):
     roman_numerals.train_encoders(RawFiles(), tmp_path, seed=0)
     encoder = roman_numerals.load_encoders(tmp_path)["inputs"]
     assert encoder.vocab_size == roman_numerals.vocab_size

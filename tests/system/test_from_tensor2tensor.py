@@ -1,4 +1,4 @@
-"""One model of tensor2tensor, from its folder to a served translation."""
+"""A model of tensor2tensor, from its folder to an export."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-def test_a_checkpoint_and_its_data_go_all_the_way(run_process, tmp_path):
+def test_imported_checkpoint_works_with_all_commands(run_process, tmp_path):
     train, data = tmp_path / "t2t_train", tmp_path / "t2t_data"
     shutil.copytree(RECORDED / "decode/ckpt", train)
     shutil.copy(

@@ -1,4 +1,4 @@
-"""A long training run, as many short rounds: nothing that it holds grows."""
+"""A long training run in many short rounds, to detect resource leaks."""
 
 import threading
 
@@ -11,11 +11,11 @@ from t2t_lite.registry import register_problem
 ROUNDS, UPDATES = 100, 4  # a round trains on the corpus more than once
 WARM_UP = 20  # rounds
 
-HELD = []  # by the process, at each evaluation
+USAGE = []  # of resources, at each evaluation
 
 
 class Digits(t2t_lite.Text2TextProblem):
-    """Digits, copied."""
+    """A problem that copies digits."""
 
     vocab_size = 280
 
@@ -29,7 +29,7 @@ class Digits(t2t_lite.Text2TextProblem):
 
     def evaluate(self, sources, references, outputs):
         process = psutil.Process()
-        HELD.append(
+        USAGE.append(
             {
                 "memory": process.memory_info().rss,
                 "files": process.num_fds(),
@@ -66,12 +66,12 @@ def test_memory_files_and_threads_do_not_grow(tmp_path, forget_plugins):
         keep_checkpoints=3,
         log_steps=UPDATES,
     )
-    warm = HELD[WARM_UP:]
+    warm = USAGE[WARM_UP:]
     assert len(warm) >= ROUNDS - WARM_UP
     fifth = len(warm) // 5
     for name in warm[0]:
-        first = max(held[name] for held in warm[:fifth])
-        last = max(held[name] for held in warm[-fifth:])
-        # A leak in each of the rounds between would be far above this.
+        first = max(usage[name] for usage in warm[:fifth])
+        last = max(usage[name] for usage in warm[-fifth:])
+        # A leak in each round would exceed this by far.
         most = first * 1.05 if name == "memory" else first + 3
         assert last <= most, name

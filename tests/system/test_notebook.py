@@ -1,4 +1,4 @@
-"""The notebook runs from a fresh clone, and shows a plot and equal results."""
+"""The example notebook: stored without outputs, and runnable."""
 
 import pytest
 
@@ -35,5 +35,5 @@ def test_the_notebook_trains_plots_and_saves_a_preset(notebook, tmp_path):
     assert sum("image/png" in data for data in outputs) == 2
     (table,) = (d["text/markdown"] for d in outputs if "text/markdown" in d)
     assert table.splitlines()[2].startswith("| 1989-07-14 |")
-    assert outputs[-1]["text/plain"] == "True"  # the preset translates alike
+    assert outputs[-1]["text/plain"] == "True"  # the preset translates equally
     assert not list(tmp_path.iterdir())  # all files are in a temporary folder

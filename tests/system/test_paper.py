@@ -1,4 +1,4 @@
-"""`make paper` has a set for each row; it writes a table and a plot."""
+"""`make paper`: the set of each row, the table and the plot."""
 
 import gzip
 import random
@@ -28,7 +28,7 @@ def test_every_row_has_a_registered_set_and_equal_updates():
 
 @pytest.fixture
 def raw_dir(tmp_path):
-    """A tiny corpus in the files of Multi30k."""
+    """A tiny corpus with the file names of Multi30k."""
     folder, numbers = tmp_path / "raw", random.Random(0)
     folder.mkdir()
     for split, count in ("train", 400), ("val", 4), ("test_2016_flickr", 4):

@@ -1,4 +1,4 @@
-"""From a run to an answer in a browser: exporter, server, page and client."""
+"""The exporter, server, page and client with a tiny run."""
 
 import contextlib
 import re
@@ -15,7 +15,7 @@ LINES = ["1 2 3", "7", "4 0 4 0", "9 9"]
 
 @pytest.fixture(scope="module")
 def server(tiny_run, tmp_path_factory):
-    """The addresses of a server with an export of a tiny run."""
+    """The REST and gRPC addresses of a server of a tiny run."""
     for package in ("aiohttp", "grpc_health", "tensorflow_serving"):
         pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("export")
@@ -40,7 +40,7 @@ def server(tiny_run, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def translations(tiny_run, tmp_path_factory):
-    """The lines, and what the decoder answers to them."""
+    """The file of the lines, and the decoder's output for it."""
     path = tmp_path_factory.mktemp("lines") / "lines"
     path.write_text("".join(f"{line}\n" for line in LINES))
     flags = [f"--output_dir={tiny_run}", f"--decode_from_file={path}"]
@@ -52,7 +52,7 @@ def translations(tiny_run, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", [0, 1], ids=["rest", "grpc"])
-def test_the_client_answers_as_the_decoder(
+def test_client_output_equals_the_decoders(
     server, translations, run_command, api
 ):
     path, expected = translations
@@ -66,7 +66,7 @@ def test_the_client_answers_as_the_decoder(
 
 
 @pytest.mark.slow
-def test_the_page_shows_what_the_decoder_answers_and_where_it_is_from(
+def test_page_shows_the_decoders_hypotheses_and_attention(
     server, translations, browser
 ):
     hypotheses = translations[1].splitlines()[0].split("\t")

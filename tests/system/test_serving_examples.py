@@ -1,4 +1,4 @@
-"""The files of `examples/serving/` are what the programs read."""
+"""The configuration files of `examples/serving/`."""
 
 import re
 
@@ -27,7 +27,7 @@ def server(pod):
     return server
 
 
-def test_the_pod_is_valid_and_asks_for_the_cores_of_its_batches(pod, server):
+def test_pod_is_valid_and_requests_a_core_per_batch_thread(pod, server):
     kubernetes_validate = pytest.importorskip("kubernetes_validate")
     kubernetes_validate.validate(document("deployment.yaml"), "1.31")
     kubernetes_validate.validate(document("service.yaml"), "1.31")

@@ -1,4 +1,4 @@
-"""The trainer in processes of its own: signals, replicas, a user's folder."""
+"""The trainer as a separate process: signals, replicas, a usr_dir."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def train_process(*flags):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_saves_and_the_same_command_goes_on(
+def test_signal_saves_and_the_same_command_resumes(
     tiny_flags, tmp_path, number
 ):
     flags = [*tiny_flags, f"--output_dir={tmp_path}", "--train_steps=100000"]
@@ -49,7 +49,7 @@ def test_signal_saves_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_data_is_made_leaves_no_half_data(tmp_path):
+def test_ctrl_c_during_data_generation_leaves_no_partial_data(tmp_path):
     usr_dir = tmp_path / "usr"
     usr_dir.mkdir()
     (usr_dir / "usr_slow.py").write_text(
@@ -83,9 +83,7 @@ def test_ctrl_c_while_data_is_made_leaves_no_half_data(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_replicas_train_in_a_process_of_their_own(
-    tiny_flags, tmp_path, run_process
-):
+def test_trainer_runs_with_two_replicas(tiny_flags, tmp_path, run_process):
     done = run_process(
         "trainer", *tiny_flags, f"--output_dir={tmp_path}", "--replicas=2"
     )
@@ -95,7 +93,7 @@ def test_two_replicas_train_in_a_process_of_their_own(
 
 
 @pytest.mark.slow
-def test_the_worked_example_trains_from_its_usr_dir(tmp_path, run_process):
+def test_roman_numerals_train_from_their_usr_dir(tmp_path, run_process):
     run = [
         f"--output_dir={tmp_path / 'run'}",
         f"--usr_dir={ROOT / 'examples' / 'roman_numerals'}",

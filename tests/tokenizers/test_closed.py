@@ -1,4 +1,4 @@
-"""A closed vocabulary reads back what it wrote, in Python and in graphs."""
+"""Closed vocabularies encode and decode in Python and in graphs."""
 
 import pytest
 import tensorflow as tf
@@ -20,7 +20,7 @@ def test_ids_follow_the_special_tokens_in_the_order_given(encoder):
     assert encoder.decode([ids]) == ["(S XX XX )S"]
 
 
-def test_text_ends_at_eos_and_padding_is_none(encoder):
+def test_decoding_stops_at_eos_and_skips_padding(encoder):
     rows = tf.constant([[3, 0, 5, 1, 4], [99, -1, 2, 0, 0]])
     assert encoder.decode_tf(rows).numpy().tolist() == [
         b"(S )S",
@@ -28,18 +28,18 @@ def test_text_ends_at_eos_and_padding_is_none(encoder):
     ]
 
 
-def test_graphs_give_unknown_tokens_an_id_of_their_own(encoder):
+def test_graphs_encode_unknown_tokens_as_unk(encoder):
     graph = tf.function(encoder.encode_tf)
     ids = graph(tf.constant(["(S (NP  </s> <pad> )S", ""]))
     assert ids.to_list() == [[3, 2, 2, 2, 5], []]
 
 
-def test_an_unknown_token_cannot_be_learned_from(encoder):
+def test_python_refuses_unknown_tokens(encoder):
     with pytest.raises(T2TLiteError, match=r"got '\(NP' in '\(S \(NP"):
         encoder.encode(["(S XX )S", "(S (NP XX )NP )S"])
 
 
-def test_the_file_is_checked(tmp_path):
+def test_invalid_file_is_refused(tmp_path):
     path = tmp_path / "v.txt"
     with pytest.raises(T2TLiteError, match="Cannot read the vocabulary"):
         ClosedVocabulary(path)

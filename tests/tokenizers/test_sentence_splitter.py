@@ -1,4 +1,4 @@
-"""Sentences: the cases that go wrong, and nothing of a text gets lost."""
+"""Sentence splitting: difficult cases, no lost text, and linear time."""
 
 import time
 
@@ -28,11 +28,11 @@ from t2t_lite.tokenizers.sentence_splitter import sentence_splitter
         ("xx", ["Mr. X is unknown.", "So what?"]),
     ],
 )
-def test_sentences_that_people_see(language, sentences):
+def test_text_is_split_into_sentences(language, sentences):
     assert sentence_splitter(language)(" ".join(sentences)) == sentences
 
 
-def test_some_scripts_have_no_spaces():
+def test_chinese_is_split_without_spaces():
     sentences = ["我爱你。", "你好吗？", "“很好！”", "他说。"]
     assert sentence_splitter("zh")("".join(sentences)) == sentences
 
@@ -69,7 +69,7 @@ def test_only_white_space_is_lost(text):
 )
 def test_time_is_linear_in_hostile_text(part, end):
     split = sentence_splitter("en")
-    split("A. B")  # reads the abbreviations
+    split("A. B")  # loads the abbreviations
     text = f"A.{part * 200_000}{end}"
     started = time.process_time()
     assert "".join("".join(split(text)).split()) == "".join(text.split())

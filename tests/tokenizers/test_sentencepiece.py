@@ -1,4 +1,4 @@
-"""The subword encoder: text comes back as it went in, whatever it is."""
+"""SentencePiece vocabularies: any text round-trips."""
 
 import io
 import random
@@ -30,7 +30,7 @@ def encoder(tmp_path_factory):
 
 
 def byte_ids(data):
-    """The ids of the pieces of single bytes."""
+    """Return the ids of the byte pieces."""
     return [UNK_ID + 1 + byte for byte in data]
 
 
@@ -48,7 +48,7 @@ def random_texts(count, alphabet, longest):
     ]
 
 
-def assert_comes_back(encoder, texts):
+def assert_round_trip(encoder, texts):
     back = encoder.decode(encoder.encode(texts))
     lost = [
         (text, other)
@@ -79,21 +79,21 @@ def assert_comes_back(encoder, texts):
         "x" * 20000,
     ],
 )
-def test_text_comes_back_as_it_went_in(encoder, text):
-    assert_comes_back(encoder, [text, f" {text}", f"{text} ", text * 2])
+def test_text_round_trips(encoder, text):
+    assert_round_trip(encoder, [text, f" {text}", f"{text} ", text * 2])
 
 
-def test_random_text_of_all_planes_comes_back(encoder):
+def test_random_text_of_all_planes_round_trips(encoder):
     every = every_character()
     assert clean_utf8(tf.constant(every)).numpy().tolist() == [
         character.encode() for character in every
     ]
-    assert_comes_back(encoder, random_texts(5000, every, 12))
+    assert_round_trip(encoder, random_texts(5000, every, 12))
     mixed = list(f"{ESCAPE}\u2581AB <>/0x\0\t\n\r\u0301\ufeffaesthö\U0001f600")
-    assert_comes_back(encoder, random_texts(20000, mixed, 12))
+    assert_round_trip(encoder, random_texts(20000, mixed, 12))
 
 
-def test_pad_eos_and_unknown_are_never_made_from_text(encoder):
+def test_text_is_never_encoded_as_pad_eos_or_unk(encoder):
     texts = ["<pad>", "</s>", "<unk>", "\0", "\u2585", "\ufffd", "a </s> b"]
     ids = np.concatenate(encoder.encode(texts))
     assert ids.dtype == np.int32
@@ -101,7 +101,7 @@ def test_pad_eos_and_unknown_are_never_made_from_text(encoder):
     assert ids.max() < encoder.vocab_size
 
 
-def test_broken_utf8_is_cleaned_as_python_does():
+def test_invalid_utf8_is_replaced_as_in_python():
     choose = random.Random(0)
     pool = (
         b"A\x00\xe2\x96\x81\xff\xf0\x9f\x98\x80\xc3\xa9\xed\xa0\xef\xbb\xc0\xf4"
@@ -111,7 +111,7 @@ def test_broken_utf8_is_cleaned_as_python_does():
     assert clean_utf8(tf.constant(broken)).numpy().tolist() == expected
 
 
-def test_broken_utf8_comes_back_with_replacement_characters(encoder):
+def test_invalid_utf8_becomes_replacement_characters(encoder):
     texts = [b"a\xffb", b"\xed\xa0\x80", "lone \ud800 surrogate", b"ok"]
     back = encoder.decode(encoder.encode(texts))
     assert back == [
@@ -151,14 +151,14 @@ def test_same_lines_and_seed_give_the_same_file(encoder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_no_line_is_left_out_for_its_length_or_characters(tmp_path):
+def test_training_uses_lines_of_any_length_and_characters(tmp_path):
     odd = ["\tword", "\u2585word", "word\0", "wo\u2581rd", "word " * 9000]
     path = tmp_path / "m"
     for line in odd:
         encoder = SentencePieceTokenizer.train([line] * 3, 266, path)
         ids = encoder.encode(["word"])[0]
-        assert min(ids) > max(byte_ids(b"\xff"))  # its letters are known
-    # A single endless word cannot stop the trainer either.
+        assert min(ids) > max(byte_ids(b"\xff"))  # no byte pieces
+    # A single very long word does not stop the trainer either.
     SentencePieceTokenizer.train(["ab" * 50_000], 264, path)
 
 
@@ -178,7 +178,7 @@ def test_an_empty_corpus_is_refused(tmp_path, lines):
         (100, "at least"),
     ],
 )
-def test_a_wrong_size_names_the_bound(tmp_path, size, bound):
+def test_error_for_an_invalid_size_names_the_bound(tmp_path, size, bound):
     with pytest.raises(T2TLiteError, match=f"vocab_size={size}") as raised:
         SentencePieceTokenizer.train(corpus(), size, tmp_path / "m")
     number = re.search(rf"{bound} (\d+)", str(raised.value))[1]
@@ -189,7 +189,7 @@ def test_a_wrong_size_names_the_bound(tmp_path, size, bound):
 
 
 @pytest.mark.parametrize("size", [280, 600, 1200])
-def test_bytes_encode_characters_for_which_there_is_no_room(tmp_path, size):
+def test_characters_outside_the_vocabulary_become_bytes(tmp_path, size):
     lines = [chr(0x4E00 + i) * (1 + 5000 // (i + 1)) for i in range(2000)]
     with pytest.raises(T2TLiteError, match="character_coverage") as raised:
         SentencePieceTokenizer.train(lines, size, tmp_path / "m")
@@ -208,7 +208,7 @@ def test_bytes_encode_characters_for_which_there_is_no_room(tmp_path, size):
 
 
 @pytest.mark.parametrize("cut", [slice(0), slice(0, 1000), slice(5, None)])
-def test_a_damaged_vocabulary_is_named(encoder, tmp_path, cut):
+def test_damaged_vocabulary_is_named(encoder, tmp_path, cut):
     path = tmp_path / "damaged.model"
     path.write_bytes(encoder.path.read_bytes()[cut])
     with pytest.raises(T2TLiteError, match="damaged.model"):
@@ -251,7 +251,7 @@ def test_models_of_other_trainers_give_the_same_pieces(tmp_path, options):
             encoder.ids_to_pieces(row),
             theirs.encode_as_pieces(text),
         )
-        for i in unknown:  # theirs is the text itself
+        for i in unknown:  # SentencePiece returns the text itself
             assert (
                 pieces[i] == "<unk>" and theirs[expected[i]] == theirs.unk_id()
             )
@@ -274,7 +274,7 @@ def test_python_gives_the_ids_of_the_graph(encoder, most, monkeypatch):
         assert [row.tolist() for row in ids] == expected
 
 
-def test_a_traced_encoder_survives_a_new_random_seed(encoder):
+def test_traced_encoder_works_after_a_new_random_seed(encoder):
     # tf.random.set_seed drops the kernels that TensorFlow has cached.
     tokenize = tf.function(lambda text: encoder.encode_tf(text).to_tensor())
     back = tf.function(encoder.decode_tf)

@@ -1,4 +1,4 @@
-"""tensor2tensor's subword files: its ids, and every text back."""
+"""tensor2tensor's subword files: its ids, and round trips of any text."""
 
 import json
 import random
@@ -49,22 +49,22 @@ def pieces_of(encoder, text):
         ("ö!", ["ö", "_", "\\", "3", "3", ";", "_"]),
         ("\0", ["\\", "0", ";", "_"]),
         ("\U0010ffff", ["\\", *"1114111", ";", "_"]),
-        ("\u0663", ["\\", *"1635", ";", "_"]),  # a digit, yet not "3"
+        ("\u0663", ["\\", *"1635", ";", "_"]),  # an Arabic digit
     ],
 )
-def test_a_text_is_cut_and_escaped_as_tensor2tensor_does(encoder, text, pieces):
+def test_text_is_split_and_escaped_as_in_tensor2tensor(encoder, text, pieces):
     assert pieces_of(encoder, text) == pieces
     assert encoder.decode(encoder.encode([text])) == [text]
 
 
-def test_the_longest_piece_wins_though_a_shorter_would_reach_further(encoder):
+def test_longest_piece_is_chosen_greedily(encoder):
     assert pieces_of(encoder, "abbc") == ["ab", "bc_"]
     assert pieces_of(encoder, "abc") == ["abc", "_"]  # not "a", "bc_"
     long = "ab" * 5000
     assert pieces_of(encoder, long) == ["ab"] * 5000 + ["_"]
 
 
-def test_any_text_comes_back_and_never_holds_pad_or_eos(encoder):
+def test_any_text_round_trips_without_pad_or_eos(encoder):
     choose = random.Random(0)
     planes = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     odd = list("Two men.abc_\\u;0123456789 \n\r\t\0é<pad>EOS'\"")
@@ -93,10 +93,10 @@ def pieces_to_ids(*pieces):
         ),
         (pieces_to_ids("Two_", "men_"), "Two men"),
         (pieces_to_ids("Two_", ".", "_", "_", "men_"), "Two.men"),
-        (pieces_to_ids("T", "w"), "Tw"),  # a word without its end
+        (pieces_to_ids("T", "w"), "Tw"),  # a word without an end
         (pieces_to_ids("\\", "\\", "u", "_"), "\\u"),
         (pieces_to_ids("a", "\\", "u", "\\"), "a_\\"),
-        (pieces_to_ids("\\", "9", "7", "a"), "\\97a"),  # no number without ;
+        (pieces_to_ids("\\", "9", "7", "a"), "\\97a"),  # an escape requires ;
         (pieces_to_ids("\\", "0", "9", "7", ";"), "a"),
         (pieces_to_ids("\\", "0", "0", ";"), "\0"),
         (pieces_to_ids("\\", *"55296", ";"), "\ufffd"),  # half a surrogate pair
@@ -109,12 +109,12 @@ def test_any_ids_give_valid_text(encoder, ids, text):
     assert encoder.decode([ids]) == [text]
 
 
-def test_a_file_without_quotes_loses_no_text(tmp_path):
-    """The space is a part of ". " no more, nor a piece, but can be escaped."""
+def test_file_without_quotes_loses_no_text(tmp_path):
+    """Spaces at the end of lines are lost, so spaces are escaped."""
     names = ["<pad>", "<EOS>", "a_", ". .", "x", "x", *ESCAPES, ""]
     encoder = T2TSubwordTokenizer(write(tmp_path / "v", names, quote=""))
     assert pieces_of(encoder, "a x") == ["a_", "x", "_"]
-    assert encoder.encode(["x"])[0][0] == 5  # of equal lines the last counts
+    assert encoder.encode(["x"])[0][0] == 5  # the last of equal lines counts
     assert encoder.ids_to_pieces(encoder.encode([". "])[0]) == (
         ["\\", *"46", ";", "\\", *"32", ";", "_"]
     )
@@ -126,7 +126,7 @@ def test_a_file_without_quotes_loses_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("pieces", "message"), [(PIECES[:-1], "lacks 9"), ([], "lacks")]
 )
-def test_another_file_is_refused(pieces, message, tmp_path):
+def test_file_without_required_pieces_is_refused(pieces, message, tmp_path):
     with pytest.raises(T2TLiteError, match=message):
         T2TSubwordTokenizer(write(tmp_path / "v", pieces))
 
@@ -140,13 +140,13 @@ def recorded():
     return encoder, [json.loads(line) for line in lines if line]
 
 
-def test_ids_are_those_that_tensor2tensor_recorded(recorded):
+def test_ids_equal_those_recorded_from_tensor2tensor(recorded):
     encoder, rows = recorded
     ids = encoder.encode([row["text"] for row in rows])
     assert [row.tolist() for row in ids] == [row["ids"] for row in rows]
 
 
-def test_texts_are_those_that_tensor2tensor_recorded(recorded):
+def test_texts_equal_those_recorded_from_tensor2tensor(recorded):
     encoder, rows = recorded
-    ended = [[*row["ids"], EOS_ID, PAD_ID, PAD_ID] for row in rows]
-    assert encoder.decode(ended) == [row["decoded_strip"] for row in rows]
+    with_eos = [[*row["ids"], EOS_ID, PAD_ID, PAD_ID] for row in rows]
+    assert encoder.decode(with_eos) == [row["decoded_strip"] for row in rows]

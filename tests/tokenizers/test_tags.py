@@ -1,4 +1,4 @@
-"""Tags: their names, and texts with one."""
+"""Tags: names, and texts with a tag."""
 
 import pytest
 
@@ -19,22 +19,22 @@ def test_a_name_gives_its_tag(name):
     assert tag_of(name) == f"<{name.strip('<>')}>"
 
 
-# Numbers are shares; the others are pieces of every vocabulary, or no names.
+# Numbers are shares; the others are special pieces or invalid names.
 @pytest.mark.parametrize(
     "name", ["2", "-1", "", "a b", "a:b", "unk", "<pad>", "s", "0x4F", "é"]
 )
-def test_what_can_be_no_tag_gives_none(name):
+def test_invalid_tag_is_none(name):
     assert tag_of(name) is None
 
 
-def test_a_known_tag_is_found_by_its_name():
+def test_known_tag_is_found_by_its_name():
     assert check_tag("web", TAGS) == check_tag("<web>", TAGS) == "<web>"
     with pytest.raises(UsageError, match="<2de>, <web>; got 'wbe'"):
         check_tag("wbe", TAGS)
 
 
 @pytest.mark.parametrize("text", ["two men", " two  men", "<x> y"])
-def test_a_tag_is_put_before_a_text_and_taken_away_again(text):
+def test_tag_is_added_to_a_text_and_removed(text):
     assert add_tag("<2de>", text) == f"<2de> {text}"
     assert split_tag(add_tag("<2de>", text), TAGS) == ("<2de>", text)
     assert split_tag(text, TAGS) == ("", text)

@@ -51,7 +51,7 @@ def files(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_file_is_known_by_its_content(name, files, tmp_path):
+def test_file_is_recognized_by_its_content(name, files, tmp_path):
     misnamed = tmp_path / "vocabulary.bin"
     misnamed.write_bytes(files[name].read_bytes())
     encoder = open_vocabulary(misnamed)
@@ -60,7 +60,7 @@ def test_a_file_is_known_by_its_content(name, files, tmp_path):
     assert encoder.decode(encoder.encode(["one two"])) == ["one two"]
 
 
-def test_a_damaged_archive_is_refused_with_its_path(tmp_path):
+def test_damaged_archive_is_named_in_the_error(tmp_path):
     path = tmp_path / "marian.vocab.zip"
     path.write_bytes(b"PK\3\4damaged")
     with pytest.raises(T2TLiteError, match=str(path)):
@@ -68,7 +68,7 @@ def test_a_damaged_archive_is_refused_with_its_path(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"one\ntwo\n", b"\n'<pad>_'\n"])
-def test_an_unknown_file_is_told_the_three_kinds(content, tmp_path):
+def test_error_for_an_unknown_file_names_the_three_kinds(content, tmp_path):
     path = tmp_path / "vocabulary"
     path.write_bytes(content)
     with pytest.raises(T2TLiteError) as error:
@@ -93,7 +93,7 @@ def options_of(folder, vocabulary):
     ("name", "copy"),
     [("words.txt", "text.vocab.txt"), ("v.subwords", "text.vocab.subwords")],
 )
-def test_data_is_made_with_a_given_file(name, copy, files, tmp_path):
+def test_data_is_generated_with_a_given_vocabulary(name, copy, files, tmp_path):
     load_plugins()
     problem = registry.problem("text", options_of(tmp_path, files[name]))
     manifest = generate.DataGenerator(
@@ -141,7 +141,7 @@ print(json.dumps([texts, out["ids"].numpy().tolist()]))
 
 
 @pytest.mark.slow
-def test_a_moved_export_needs_no_vocabulary_file(tmp_path):
+def test_moved_export_requires_no_vocabulary_file(tmp_path):
     paths = [write_vocabulary(tmp_path, name) for name in KINDS]
     encoders = [open_vocabulary(path) for path in paths]
     texts = ["One  two!", "", "five_\\ \U0001f600é", "four" * 200]
@@ -164,6 +164,6 @@ def test_a_moved_export_needs_no_vocabulary_file(tmp_path):
     served, ids = json.loads(process.stdout)
     assert served == expected
     rows = zip(*(encoder.encode(texts) for encoder in encoders), strict=True)
-    for row, of_encoders in zip(ids, rows, strict=True):
-        expected = np.concatenate(of_encoders).tolist()
+    for row, parts in zip(ids, rows, strict=True):
+        expected = np.concatenate(parts).tolist()
         assert row == expected + [0] * (len(row) - len(expected))

@@ -26,7 +26,7 @@ def pieces_of(encoder, text):
     return encoder.ids_to_pieces(encoder.encode([text])[0])
 
 
-def test_line_n_has_the_id_n_plus_2_for_0_is_pad_and_1_is_eos(encoder):
+def test_ids_are_line_numbers_after_pad_and_eos(encoder):
     assert encoder.vocab_size == len(PIECES) + 2
     assert encoder.encode(["two men"])[0].tolist() == [7, 8]
     assert encoder.ids_to_pieces(range(4)) == [
@@ -53,7 +53,7 @@ def test_line_n_has_the_id_n_plus_2_for_0_is_pad_and_1_is_eos(encoder):
         ("two\u3000men\0a\u2028b", ["two", "men", "a", "b"], "two men a b"),
     ],
 )
-def test_what_comes_back_is_what_wordpiece_keeps(encoder, text, pieces, back):
+def test_decoding_gives_the_normalized_text(encoder, text, pieces, back):
     assert pieces_of(encoder, text) == pieces
     assert encoder.decode(encoder.encode([text])) == [
         "two walkings ." if back is None else back
@@ -73,14 +73,14 @@ def test_what_comes_back_is_what_wordpiece_keeps(encoder, text, pieces, back):
     ],
     ids=["no capitals, no accents", "accents", "capitals"],
 )
-def test_case_and_accents_go_where_no_piece_has_them(
+def test_case_and_accents_are_removed_if_no_piece_has_them(
     pieces, text, expected, tmp_path
 ):
     encoder = WordPieceVocabulary(write(tmp_path / "v", [*SPECIAL, *pieces]))
     assert pieces_of(encoder, text) == expected
 
 
-def test_empty_and_repeated_lines_keep_the_numbers_of_the_others(tmp_path):
+def test_empty_and_repeated_lines_do_not_change_other_ids(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes(b"[UNK]\r\ntwo\r\n\r\ntwo\r\nmen")
     encoder = WordPieceVocabulary(path)

@@ -1,4 +1,4 @@
-"""Pieces know the words they lie in: by hand, and whatever the text is."""
+"""The words that each piece covers: by hand and for random text."""
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +37,7 @@ def subwords(folder):
 
 
 def as_lists(words):
-    """The words of each piece: one, none or several."""
+    """Return the list of words of each piece: one, none or several."""
     return [list(each) for each in words]
 
 
@@ -46,7 +46,7 @@ def words_of_ids(encoder, ids):
     return as_lists(words_of_prefixes(prefixes))
 
 
-def test_pieces_that_end_no_character_lie_where_it_ends():
+def test_partial_characters_cover_the_word_where_they_end():
     prefixes = ["a", "a\ufffd", "a\ufffd", "a \u20ac", "a \u20ac", "a \u20acb"]
     assert as_lists(words_of_prefixes(prefixes)) == [
         [0],
@@ -58,14 +58,14 @@ def test_pieces_that_end_no_character_lie_where_it_ends():
     ]
 
 
-def test_a_piece_lies_in_the_words_it_has_a_character_of():
+def test_piece_covers_each_word_of_which_it_has_a_character():
     prefixes = ["T", "Two", "Two ", "Two m", "Two m", "Two men a", "Two men a "]
     words = as_lists(words_of_prefixes([*prefixes, "Two men a \u3000x"]))
     assert words == [[0], [0], [], [1], [1], [1, 2], [], [3]]
     assert words_of_prefixes([]) == []
 
 
-def test_wordpieces_keep_the_words_of_the_text_they_lose(folder):
+def test_wordpieces_cover_words_of_the_original_text(folder):
     path = folder / "vocab.txt"
     path.write_text("".join(f"{piece}\n" for piece in WORDPIECES))
     encoder = WordPieceVocabulary(path)
@@ -81,7 +81,7 @@ def test_wordpieces_keep_the_words_of_the_text_they_lose(folder):
 
 @settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
-def test_every_word_has_its_pieces_in_order(sentencepiece, subwords, text):
+def test_pieces_cover_all_words_in_order(sentencepiece, subwords, text):
     text = text.encode("utf-8", "replace").decode()
     for encoder in (sentencepiece, subwords):
         ids = encoder.encode([text])[0]

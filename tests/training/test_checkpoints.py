@@ -1,4 +1,4 @@
-"""Checkpoints on disk: complete or not there, verified, averaged, named."""
+"""Checkpoints on disk: atomic writes, verification, averages and names."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def _data_file(saved):
     return saved.path / "tensors.data-00000-of-00001"
 
 
-def test_what_was_saved_comes_back_with_its_state(tmp_path):
+def test_restore_returns_saved_tensors_and_state(tmp_path):
     saved = _save(tmp_path, 7, fill=1.5, position=[1, 2, 3])
     variables = _kernel()
     state = checkpoints.restore(saved.path, variables)
@@ -47,7 +47,7 @@ def test_what_was_saved_comes_back_with_its_state(tmp_path):
     )
 
 
-def test_other_programs_read_the_tensors_by_name(tmp_path):
+def test_list_variables_shows_saved_tensors_by_name(tmp_path):
     saved = _save(tmp_path, 7)
     listed = dict(tf.train.list_variables(str(saved.path / "tensors")))
     assert listed["model/kernel/.ATTRIBUTES/VARIABLE_VALUE"] == [3, 2]
@@ -57,11 +57,11 @@ def test_other_programs_read_the_tensors_by_name(tmp_path):
     ("fills", "mean"),
     [
         ([1000.0, 10.0, 20.0, 30.0], 20.0),
-        # In float32, 2 ** 24 + 1 is 2 ** 24.
+        # float32 rounds 2 ** 24 + 1 to 2 ** 24.
         ([2.0**24, 1.0, 1.0], (2.0**24 + 2) / 3),
     ],
 )
-def test_the_mean_of_the_last_three(tmp_path, fills, mean):
+def test_average_is_the_mean_of_the_last_checkpoints(tmp_path, fills, mean):
     for step, fill in enumerate(fills, start=1):
         _save(tmp_path, step, fill=fill)
     made = checkpoints.average_checkpoints(tmp_path, 3)
@@ -74,11 +74,11 @@ def test_the_mean_of_the_last_three(tmp_path, fills, mean):
         variables["model/kernel"], np.full((3, 2), np.float32(mean))
     )
     assert set(tensors_of(made.path)) == {"model/kernel"}
-    with pytest.raises(T2TLiteError, match="average"):  # to train on
+    with pytest.raises(T2TLiteError, match="average"):  # no optimizer state
         checkpoints.restore(made.path, {"adam/applied": tf.Variable(0)})
 
 
-def test_average_of_more_than_there_are_takes_all(tmp_path):
+def test_average_of_more_checkpoints_than_exist_uses_all(tmp_path):
     with pytest.raises(T2TLiteError, match="no checkpoint"):
         checkpoints.average_checkpoints(tmp_path, 20)
     _save(tmp_path, 1)
@@ -93,7 +93,7 @@ def test_checkpoints_of_different_models_are_not_averaged(tmp_path):
         checkpoints.average_checkpoints(tmp_path, 2)
 
 
-def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
+def test_remove_old_keeps_the_best_checkpoint_and_averages(tmp_path):
     for step in range(1, 7):
         _save(tmp_path, step)
         if step == 3:
@@ -105,7 +105,7 @@ def test_old_ones_are_removed_but_never_the_best_or_an_average(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_names_stand_for_checkpoints(tmp_path):
+def test_resolve_finds_checkpoints_by_name(tmp_path):
     for step in (1, 2, 3):
         _save(tmp_path, step)
     checkpoints.mark_best(tmp_path, [BEST])
@@ -122,19 +122,19 @@ def test_names_stand_for_checkpoints(tmp_path):
     assert checkpoints.resolve(tmp_path, "average") == made
     assert checkpoints.resolve(str(tmp_path), "default") == made
     assert checkpoints.resolve(tmp_path, "latest").averaged is None
-    # An average made of older checkpoints is not the default any more.
+    # An average is not the default if there is a newer checkpoint.
     _save(tmp_path, 4)
     assert step_of("default") == 4
     assert checkpoints.resolve(tmp_path, "average") == made
 
 
 @pytest.mark.parametrize("which", ["latest", "best", "average", "ema", "12"])
-def test_a_checkpoint_that_is_not_there_is_an_error(tmp_path, which):
+def test_missing_checkpoint_is_an_error(tmp_path, which):
     with pytest.raises(T2TLiteError, match=which):
         checkpoints.resolve(tmp_path, which)
 
 
-def test_another_word_for_a_checkpoint_is_wrong_usage(tmp_path):
+def test_unknown_checkpoint_name_is_wrong_usage(tmp_path):
     with pytest.raises(UsageError, match="latest.*got 'lastest'"):
         checkpoints.resolve(tmp_path, "lastest")
 
@@ -171,7 +171,7 @@ def _lose_data(saved):
     [_truncate, _flip_a_bit, _flip_a_bit_of_the_index]
     + [_flip_a_bit_of_the_state, _lose_index, _lose_data],
 )
-def test_damage_is_one_clear_error(tmp_path, damage):
+def test_damaged_checkpoint_raises_a_one_line_error(tmp_path, damage):
     saved = _save(tmp_path, 20, seed=3)
     damage(saved)
     with pytest.raises(checkpoints.DamagedError) as caught:
@@ -205,9 +205,9 @@ def test_a_checkpoint_of_an_older_version_is_refused(tmp_path):
 
 @contextlib.contextmanager
 def full_disk():
-    """No file may grow beyond 4 kB: writes fail half-way, as on a full disk.
+    """Limit files to 4 kB, so that writes fail half-way, as on a full disk.
 
-    Not a fixture, whose limit would still hold while pytest writes its report.
+    Not a fixture: the limit would still apply while pytest writes its report.
     """
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, old[1]))
@@ -217,7 +217,7 @@ def full_disk():
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
 
 
-def test_a_save_that_fails_leaves_what_was_saved_before(tmp_path):
+def test_failed_save_leaves_earlier_checkpoints_intact(tmp_path):
     _save(tmp_path, 1)
     with full_disk(), pytest.raises(checkpoints.SaveError) as caught:
         _save(tmp_path, 2, shape=(1000, 100))
@@ -227,7 +227,7 @@ def test_a_save_that_fails_leaves_what_was_saved_before(tmp_path):
     checkpoints.restore(tmp_path / "step-00000001", _kernel())
 
 
-def test_saving_removes_what_a_killed_save_of_it_left(tmp_path):
+def test_save_removes_leftovers_of_a_killed_save_of_the_step(tmp_path):
     half = tmp_path / ".step-00000005.4711.tmp"
     other = tmp_path / ".step-00000006.4711.tmp"
     for folder in (half, other):
@@ -239,7 +239,7 @@ def test_saving_removes_what_a_killed_save_of_it_left(tmp_path):
 
 
 @pytest.mark.parametrize("content", ['{"step":', "[]", json.dumps({"step": 1})])
-def test_a_damaged_mark_of_the_best_is_one_clear_error(tmp_path, content):
+def test_damaged_best_json_is_named_in_the_error(tmp_path, content):
     (tmp_path / "best.json").write_text(content)
     with pytest.raises(checkpoints.DamagedError, match="best.json"):
         checkpoints.read_marks(tmp_path)

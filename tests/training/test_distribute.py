@@ -1,4 +1,4 @@
-"""Which devices and which processes train together."""
+"""Devices and worker processes of distributed training."""
 
 import json
 
@@ -13,7 +13,7 @@ choose_strategy(replicas=3)
 
 @pytest.fixture
 def find(monkeypatch):
-    """A function that finds the workers of some values of `TF_CONFIG`."""
+    """Return a function that sets TF_CONFIG and finds the workers."""
 
     def find_workers(cluster=None, kind="worker", index=0, text=None):
         task = {"type": kind, "index": index}
@@ -24,7 +24,7 @@ def find(monkeypatch):
     return find_workers
 
 
-def test_the_chief_of_tf_config_comes_before_the_workers(find):
+def test_chief_in_tf_config_comes_before_the_workers(find):
     cluster = {"worker": ["b:1", "[::1]:2"], "chief": ["a:1"]}
     addresses = ["a:1", "b:1", "[::1]:2"]
     assert find(cluster, "chief", 0) == (addresses, 0)
@@ -32,7 +32,7 @@ def test_the_chief_of_tf_config_comes_before_the_workers(find):
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"cluster": {}}'])
-def test_tf_config_without_a_cluster_is_one_process(find, text):
+def test_tf_config_without_a_cluster_means_one_process(find, text):
     assert find(text=text) == ([], 0)
     assert find({"worker": ["a:1"]}) == ([], 0)
 
@@ -53,16 +53,16 @@ def test_tf_config_without_a_cluster_is_one_process(find, text):
         *({"text": f'{{"task": {x}}}'} for x in ("null", "[]", "1")),
     ],
 )
-def test_a_wrong_tf_config_is_shown(find, config):
+def test_invalid_tf_config_is_wrong_usage(find, config):
     with pytest.raises(UsageError, match="unset TF_CONFIG"):
         find(**config)
 
 
-def test_the_index_must_be_one_of_workers():
+def test_worker_index_out_of_range_is_refused():
     with pytest.raises(UsageError, match="a:1"):
         distribute.find_workers("a:1,b:1", 2)
 
 
-def test_replicas_need_a_process_that_did_not_start_with_fewer():
+def test_more_replicas_need_a_new_process():
     with pytest.raises(T2TLiteError, match="replicas=8.* process"):
         choose_strategy(replicas=8)

@@ -1,4 +1,4 @@
-"""The moving average of the weights: kept, evaluated, and decoded."""
+"""Moving average of the weights: updates, evaluation and decoding."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.training import checkpoints
 from t2t_lite.training.distribute import choose_strategy
 
-# Before anything runs on TensorFlow's devices, for the tests of replicas.
+# Create the devices of the replicas before TensorFlow initializes.
 choose_strategy(replicas=3)
 
 SOFTMAX = "model/toy/softmax"
@@ -28,20 +28,20 @@ def trained(tmp_path_factory):
     return run
 
 
-def test_a_checkpoint_holds_the_average_that_its_updates_made(trained):
+def test_checkpoint_holds_the_moving_average_of_its_updates(trained):
     names = [name for name in weights(trained, 1) if name.startswith("model/")]
     assert set(weights(trained, "ema")) == set(names)  # and nothing else
     average = weights(trained, "step-00000001/ema")[SOFTMAX]
     for n in range(2, 7):
-        keeps = min(0.9, (1 + n) / (10 + n))
-        average = keeps * average + (1 - keeps) * weights(trained, n)[SOFTMAX]
+        decay = min(0.9, (1 + n) / (10 + n))
+        average = decay * average + (1 - decay) * weights(trained, n)[SOFTMAX]
     np.testing.assert_allclose(weights(trained, "ema")[SOFTMAX], average, 1e-5)
 
 
-def test_the_average_is_evaluated_beside_the_weights_and_judged(trained):
+def test_moving_average_is_evaluated_and_selects_the_best(trained):
     lines = [line for line in metrics(trained) if "dev_bleu" in line]
-    told = [(each["step"], each.get("weights")) for each in lines]
-    assert told == [(n, w) for n in (2, 4, 6) for w in (None, "ema")]
+    evaluations = [(each["step"], each.get("weights")) for each in lines]
+    assert evaluations == [(n, w) for n in (2, 4, 6) for w in (None, "ema")]
     assert [each["dev_bleu"] for each in lines[1::2]] == [4.0, 6.0, 5.0]
     raw, average = lines[-2:]
     assert raw["dev_loss"] != average["dev_loss"]
@@ -49,7 +49,7 @@ def test_the_average_is_evaluated_beside_the_weights_and_judged(trained):
     assert checkpoints.read_marks(trained.checkpoints_dir) == [best]
 
 
-def test_decoding_takes_the_average_unless_told_otherwise(trained):
+def test_default_and_best_are_the_moving_average(trained):
     def chosen(which):
         return checkpoints.resolve(trained.checkpoints_dir, which)
 
@@ -63,10 +63,10 @@ def test_decoding_takes_the_average_unless_told_otherwise(trained):
     assert chosen(str(chosen("ema").path)) == chosen("ema")
     assert chosen("ema").checksum != chosen("latest").checksum
     with pytest.raises(T2TLiteError, match="average"):
-        chosen("average")  # the moving one takes its place
+        chosen("average")  # the run has no other average
 
 
-def test_training_itself_never_sees_the_average(trained, tmp_path):
+def test_moving_average_does_not_change_training(trained, tmp_path):
     plain = TinyRun(tmp_path)
     train(plain, save_steps=1)
     for name, value in weights(plain, 6).items():
@@ -76,7 +76,7 @@ def test_training_itself_never_sees_the_average(trained, tmp_path):
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_a_resumed_average_is_that_of_a_run_that_never_stopped(
+def test_resumed_average_equals_that_of_an_uninterrupted_run(
     trained, tmp_path, replicas
 ):
     halves = TinyRun(tmp_path, ema_decay=0.9)

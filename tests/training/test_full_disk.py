@@ -1,4 +1,4 @@
-"""A full disk ends training; what was saved is intact."""
+"""A full disk ends training; saved checkpoints stay intact."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from t2t_lite.errors import T2TLiteError
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 400 kB; only root may make one."""
+    """Mount a file system of 400 kB, which requires root."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", folder]
@@ -24,7 +24,7 @@ def small_disk(tmp_path):
 
 
 def fill(folder):
-    """Leaves no byte free."""
+    """Fill the file system to the last byte."""
     with open(folder / "filler", "ab", buffering=0) as file:
         for size in (4096, 1):
             with contextlib.suppress(OSError):
@@ -32,14 +32,14 @@ def fill(folder):
                     file.write(bytes(size))
 
 
-def test_a_full_disk_ends_training_with_the_last_checkpoint(small_disk):
+def test_full_disk_ends_training_and_keeps_checkpoints(small_disk):
     run = TinyRun(small_disk / "run")
 
-    def in_update(epoch, number):
+    def fill_in_update(epoch, number):
         if number == 7:  # within update 3
             fill(small_disk)
 
-    run.data.before_batch = in_update
+    run.data.before_batch = fill_in_update
     with pytest.raises(T2TLiteError, match="step-00000003 cannot be saved: No"):
         train(run, train_steps=8, save_steps=1, log_steps=1)
     assert steps(run) == [1, 2]

@@ -33,7 +33,7 @@ def _records(path):
     return [json.loads(line) for line in lines if line]
 
 
-def test_a_resumed_run_appends_and_readers_take_the_last_record(tmp_path):
+def test_resumed_run_appends_and_the_last_record_counts(tmp_path):
     path = tmp_path / "metrics.jsonl"
     metrics = logging.MetricsFile(path, 0)
     for step in (1, 2, 3):
@@ -50,7 +50,7 @@ def test_a_resumed_run_appends_and_readers_take_the_last_record(tmp_path):
     assert losses == {1: 1.0, 2: 1.0, 3: 0.5}
 
 
-def test_damaged_lines_cost_no_other_line(tmp_path):
+def test_damaged_lines_are_skipped(tmp_path):
     path = tmp_path / "metrics.jsonl"
     damaged = [
         b'{"step": 1, "lo\xff',
@@ -61,8 +61,8 @@ def test_damaged_lines_cost_no_other_line(tmp_path):
         b"[" * 100_000,
     ]
     sound = b'{"step": 2, "dev_loss": 2.0}'
-    cut_off = b'{"step": 2, "lo'  # by a crash
-    path.write_bytes(b"\n".join([*damaged, sound, cut_off]))
+    truncated = b'{"step": 2, "lo'  # by a crash
+    path.write_bytes(b"\n".join([*damaged, sound, truncated]))
     metrics = logging.MetricsFile(path, 2)
     assert list(metrics.evaluated) == [(2, None)]
     metrics.write({"step": 3})
@@ -70,7 +70,7 @@ def test_damaged_lines_cost_no_other_line(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-def test_metrics_that_cannot_be_read_are_named(tmp_path):
+def test_unreadable_metrics_are_named_in_the_error(tmp_path):
     with pytest.raises(T2TLiteError, match=f"{tmp_path} cannot be"):
         logging.MetricsFile(tmp_path, 0)
 
@@ -82,7 +82,7 @@ def test_metrics_are_strict_json(tmp_path):
     assert line == '{"step": 1, "loss": null, "dev_perplexity": null}\n'
 
 
-def test_a_full_disk_loses_records_but_does_not_end_training(tmp_path, capsys):
+def test_failed_write_of_a_record_is_a_warning(tmp_path, capsys):
     metrics = logging.MetricsFile(tmp_path / "metrics.jsonl", 0)
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, old[1]))
@@ -97,13 +97,13 @@ def test_a_full_disk_loses_records_but_does_not_end_training(tmp_path, capsys):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that a test sets."""
+    """Replace time.monotonic by a clock that tests set."""
     clock = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
     return clock
 
 
-def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path, clock):
+def test_log_without_a_terminal_has_a_line_per_record(tmp_path, clock):
     stream = io.StringIO()
     with logging.TrainingLog(tmp_path, 0, 5000, stream) as log:
         log.progress(_record(7))
@@ -118,16 +118,16 @@ def test_without_a_terminal_there_is_a_line_for_every_record(tmp_path, clock):
 
 
 def _samples(*translations):
-    known = {"source": "Two dogs.", "reference": "Hunde."}
-    return [{**known, "translation": text} for text in translations]
+    sample = {"source": "Two dogs.", "reference": "Hunde."}
+    return [{**sample, "translation": text} for text in translations]
 
 
-def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
+def test_evaluation_log_shows_the_middle_sample(tmp_path):
     stream = io.StringIO()
     with logging.TrainingLog(tmp_path, 0, 10, stream) as log:
         samples = _samples("H", "Hünd" * 126, "Hund und")
         log.evaluation({"step": 5, "dev_loss": 2.0}, samples)
-        log.evaluation({"step": 8, "dev_loss": 2.0})  # has none
+        log.evaluation({"step": 8, "dev_loss": 2.0})  # no samples
         scores = {"step": 9, "dev_loss": 1.0, "weights": "average"}
         log.evaluation(scores, _samples("Hund"))
     shown = stream.getvalue().splitlines()
@@ -136,7 +136,7 @@ def test_an_evaluation_shows_a_sentence_of_middling_length(tmp_path):
         "  reference:   Hunde.",
         f"  translation: {'Hünd' * 125} ...",  # 500 characters
     ]
-    # The file has all of all.
+    # The file has all samples in full.
     five, nine = _records(tmp_path / "samples.jsonl")
     assert five == {"step": 5, "samples": samples}
     assert (nine["step"], nine["weights"]) == (9, "average")
@@ -163,17 +163,17 @@ def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
 
 
 def _stats(skipped=0.0):
-    """Loss 2 a token, 10 and 12 tokens on 40 positions."""
+    """Return stats of an update: loss 2 per token, 22 tokens."""
     loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
     sums = [tf.constant(v) for v in (loss, 10.0, 12.0, norm, skipped)]
     return UpdateStats(1e-3, *sums, positions=40)
 
 
-def test_a_meter_leaves_skipped_updates_out_of_the_loss():
+def test_meter_excludes_skipped_updates_from_the_loss():
     meter = logging.Meter(logging.Totals(skipped=5))
     for skipped in (0.0, 1.0, 1.0):
         meter.add(_stats(skipped))
-    # It reads an update when the next one is under way.
+    # The meter reads an update when the next one is added.
     assert meter.totals.skipped == 6
     meter.read()
     meter.totals.seconds = 2.0

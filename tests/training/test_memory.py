@@ -10,12 +10,12 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.memory import try_largest_batch
 
-# Before anything runs on TensorFlow's devices, for the tests of replicas.
+# Create the devices of the replicas before TensorFlow initializes.
 choose_strategy(replicas=3)
 
 
 class _Large(ToyModel):
-    """A pass over more than 16 tokens, half a batch, does not fit."""
+    """Model that runs out of memory on more than 16 tokens in one pass."""
 
     def loss_sum(self, features, label_smoothing=0.0, seed=None):
         def allocate():
@@ -26,7 +26,7 @@ class _Large(ToyModel):
         return loss + tf.cond(large, allocate, lambda: 0.0), tokens
 
 
-def test_a_batch_that_does_not_fit_is_refused_and_smaller_ones_fit(tmp_path):
+def test_too_large_batch_is_refused_and_smaller_ones_fit(tmp_path):
     # The largest micro-batch has 4 rows of 16 tokens.
     sizes = {"make_model": _Large, "batch_tokens": 192, "max_length": 16}
     with pytest.raises(
@@ -42,7 +42,7 @@ def test_a_batch_that_does_not_fit_is_refused_and_smaller_ones_fit(tmp_path):
     ("replicas", "changes"),
     [(1, {}), (2, {}), (1, {"gradient_accumulation_steps": 1})],
 )
-def test_trying_the_largest_batch_changes_nothing(tmp_path, replicas, changes):
+def test_try_largest_batch_does_not_change_state(tmp_path, replicas, changes):
     changes = {"residual_dropout": 0.3, "ema_decay": 0.9, **changes}
     tried, plain = (
         make_trainer(TinyRun(tmp_path, **changes), replicas) for _ in range(2)

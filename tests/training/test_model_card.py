@@ -1,4 +1,4 @@
-"""The card says what was trained, how well and how; it is valid Markdown."""
+"""Model card: facts, scores, the command line and valid Markdown."""
 
 import shlex
 import shutil
@@ -24,7 +24,7 @@ from t2t_lite.training.run import Run
 
 @pytest.fixture
 def run(tiny_run, tmp_path):
-    """A copy of a run that has ended."""
+    """Return a copy of a finished run."""
     copy = shutil.copytree(tiny_run, tmp_path / "run")
     (copy / "evaluations.jsonl").unlink(missing_ok=True)
     return Run.open(copy)
@@ -45,7 +45,7 @@ REPORT = {
 }
 
 
-def test_the_trainer_writes_a_card_with_all_facts(tiny_run):
+def test_trainer_writes_a_card_with_all_facts(tiny_run):
     card = (tiny_run / "card.md").read_text()
     config = read_config(tiny_run)
     assert "Training ended after 4 updates." in card
@@ -62,7 +62,7 @@ def test_the_trainer_writes_a_card_with_all_facts(tiny_run):
         assert part in card
 
 
-def test_the_hub_reads_the_scores(run):
+def test_metadata_has_scores_in_the_format_of_the_hub(run):
     add_evaluation(run.output_dir, 4, "gone", REPORT)
     metadata = metadata_of(make_card(run))
     assert metadata["metrics"] == ["bleu"]
@@ -85,7 +85,7 @@ def test_the_hub_reads_the_scores(run):
     }
 
 
-def test_the_best_step_of_a_moving_average_has_its_score(run):
+def test_card_has_the_score_of_the_best_moving_average(run):
     with open(run.output_dir / "metrics.jsonl", "a") as file:
         for step, score in ((2, 1.5), (4, 2.5)):
             file.write(
@@ -99,17 +99,17 @@ def test_the_best_step_of_a_moving_average_has_its_score(run):
 
 
 def test_a_report_with_wrong_types_is_left_out(run):
-    known = scores_of(run)
+    expected = scores_of(run)
     for wrong in ({"score": "high"}, {"metric": []}, {"score": None}):
         add_evaluation(run.output_dir, 4, "gone", REPORT | wrong)
-    assert scores_of(run) == known
+    assert scores_of(run) == expected
 
 
 @pytest.mark.parametrize(
     "name",
     ["no", "---", "a`|b", "<b>", "x: [", "#\n# y", "\u2028", "🙂", "\ud83d"],
 )
-def test_no_name_breaks_the_card(run, name):
+def test_card_is_valid_with_unusual_names(run, name):
     config = read_config(run.output_dir)
     provenance = config["conditions"]
     provenance["data"]["splits"]["train"]["dropped"] = {name: 3}
@@ -129,13 +129,13 @@ def test_no_name_breaks_the_card(run, name):
     assert not [t for t in [*tokens, *inner] if t.type.startswith("html")]
 
 
-def test_the_card_of_a_stopped_run_says_how_far_it_came(run):
+def test_card_of_a_stopped_run_states_its_progress(run):
     conditions = {**run.config["conditions"], "train_steps": 10}
     run.update_config(conditions=conditions, training_cost=None)
     assert "has not ended: 4 of 10 updates are saved" in make_card(run)
 
 
-def test_a_card_that_cannot_be_written_is_a_warning(run, capsys):
+def test_failed_write_of_the_card_is_a_warning(run, capsys):
     (run.output_dir / "card.md").unlink()
     (run.output_dir / "card.md").mkdir()
     write_card(run)
@@ -143,7 +143,7 @@ def test_a_card_that_cannot_be_written_is_a_warning(run, capsys):
 
 
 @pytest.mark.slow
-def test_the_command_trains_the_same_model_again(tiny_run, tmp_path):
+def test_command_of_the_card_trains_the_same_model(tiny_run, tmp_path):
     from t2t_lite.bin import trainer
 
     program, *words = read_config(tiny_run)["conditions"]["command"]
@@ -163,7 +163,7 @@ def test_the_command_trains_the_same_model_again(tiny_run, tmp_path):
     "form,place",
     [("saved_model", "1/assets.extra/card.md"), ("ctranslate2", "1/card.md")],
 )
-def test_the_card_of_an_export_names_no_folder_of_this_machine(
+def test_card_of_an_export_contains_no_local_path(
     run, run_command, tmp_path, form, place
 ):
     conditions = run.config["conditions"]
@@ -181,14 +181,14 @@ def test_the_card_of_an_export_names_no_folder_of_this_machine(
     text = (tmp_path / "export" / place).read_text()
     assert "--pairs=A.tsv:0.7:web,B.tsv:0.3" in text
     assert "--data_dir=data" in text and "--output_dir=run" in text
-    assert "average-2-step" not in text  # the exported weights speak alone
+    assert "average-2-step" not in text  # only the exported weights are listed
     assert str(tmp_path.parent) not in text
     assert str(run.config["data"]["dir"]) not in text
 
 
 @pytest.fixture
 def a_run():
-    """What a command is made from, of any problem, set and hparams."""
+    """Return a function that makes a stand-in for a run."""
     plugins.load_plugins()
 
     def make(problem, hparams, set_name, **options):
@@ -204,7 +204,7 @@ def a_run():
     return make
 
 
-def test_a_command_names_what_differs_from_the_set_and_from_defaults(a_run):
+def test_command_lists_changes_of_the_set_and_of_defaults(a_run):
     hparams = registry.hparams("transformer_toy").override(
         "batch_tokens=999,packing=true,key_depth=4"
     )
@@ -223,7 +223,7 @@ def test_a_command_names_what_differs_from_the_set_and_from_defaults(a_run):
     ]
 
 
-def test_options_of_own_text_are_flags(a_run):
+def test_command_has_flags_for_options_of_text_problems(a_run):
     made = a_run(
         "text_rev",
         registry.hparams("transformer_toy").replace(shared_embedding=False),
@@ -241,7 +241,7 @@ def test_options_of_own_text_are_flags(a_run):
     } <= set(words)
 
 
-def test_hparams_without_a_name_are_told_by_the_set_most_like_them(a_run):
+def test_command_names_the_set_closest_to_unnamed_hparams(a_run):
     hparams = registry.hparams("transformer_big").replace(warmup_steps=77)
     words = command_of(a_run("spellout_ende", hparams, None), TrainingOptions())
     assert words[2:4] == [

@@ -45,7 +45,7 @@ def _keras(name, rate):
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
-def test_ten_updates_give_the_weights_that_keras_gives(name):
+def test_ten_updates_give_the_same_weights_as_keras(name):
     import keras
 
     ours = _variables()
@@ -63,7 +63,7 @@ def test_ten_updates_give_the_weights_that_keras_gives(name):
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
-def test_the_state_by_name_is_all_that_resuming_needs(name):
+def test_saved_tensors_restore_the_optimizer(name):
     whole = _variables()
     optimizer = _make(name, whole)
     for step in range(2):
@@ -81,29 +81,29 @@ def test_the_state_by_name_is_all_that_resuming_needs(name):
 
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
-def test_an_update_that_is_not_made_changes_nothing(name, before):
+def test_skipped_update_changes_nothing(name, before):
     variables = _variables()
     optimizer = _make(name, variables)
     for step in range(before):
         optimizer.apply(_gradients(step), tf.constant(0.1))
     kept = [*variables, *optimizer.tensors(list(SHAPES)).values()]
     values = [v.numpy() for v in kept]
-    nothing = [tf.zeros_like(v) for v in variables]
-    optimizer.apply(nothing, tf.constant(0.1), tf.constant(False))
+    zeros = [tf.zeros_like(v) for v in variables]
+    optimizer.apply(zeros, tf.constant(0.1), tf.constant(False))
     for variable, value in zip(kept, values, strict=True):
         np.testing.assert_array_equal(variable, value)
 
 
-def test_adamw_takes_a_share_of_matrices_and_nothing_of_vectors():
+def test_adamw_decays_matrices_but_not_vectors():
     variables = _variables()
     before = [v.numpy() for v in variables]
-    nothing = [tf.zeros_like(v) for v in variables]
-    _make("adamw", variables).apply(nothing, tf.constant(0.5))
+    zeros = [tf.zeros_like(v) for v in variables]
+    _make("adamw", variables).apply(zeros, tf.constant(0.5))
     for kept, old, new in zip((0.95, 1, 0.95), before, variables, strict=True):
         np.testing.assert_allclose(new, kept * old, rtol=1e-6)
 
 
-def test_adafactor_keeps_a_row_and_a_column_for_a_matrix():
+def test_adafactor_keeps_rows_and_columns_of_matrices():
     state = optimizers.Adafactor(_variables()).tensors(list(SHAPES))
     assert {name: tuple(v.shape) for name, v in state.items()} == {
         "adafactor/applied": (),
@@ -115,9 +115,9 @@ def test_adafactor_keeps_a_row_and_a_column_for_a_matrix():
     }
 
 
-def test_adafactor_changes_a_matrix_of_a_rank_one_gradient_by_its_sign():
-    # Its squares are the product of row and column, so each step is 1 long;
-    # times the rate, times the variable's own root mean square, 2.
+def test_adafactor_step_of_a_rank_one_gradient_is_its_sign():
+    # The factored second moment is exact, so each step is the sign, times the
+    # rate, times the root mean square of the variable, 2.
     weights = tf.Variable(tf.fill([2, 3], 2.0))
     gradient = tf.constant([[1.0], [-3.0]]) * tf.constant([[0.1, 0.2, -0.5]])
     optimizers.Adafactor([weights]).apply([gradient], tf.constant(0.01))
@@ -125,7 +125,7 @@ def test_adafactor_changes_a_matrix_of_a_rank_one_gradient_by_its_sign():
     np.testing.assert_allclose(changes, -0.02 * np.sign(gradient), rtol=1e-4)
 
 
-def test_adafactor_leaves_what_has_no_gradient_as_it_is():
+def test_adafactor_does_not_change_rows_without_gradient():
     weights = tf.Variable(tf.ones([3, 2]))
     gradient = tf.constant([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
     optimizers.Adafactor([weights]).apply([gradient], tf.constant(0.1))
@@ -133,7 +133,7 @@ def test_adafactor_leaves_what_has_no_gradient_as_it_is():
     np.testing.assert_array_equal(weights[1:], np.ones((2, 2)))
 
 
-def test_the_average_of_three_updates_worked_by_hand():
+def test_moving_average_matches_three_updates_by_hand():
     weights = tf.Variable([0.0])
     average = optimizers.MovingAverage([weights], decay=0.24)
     seen = []
@@ -141,13 +141,13 @@ def test_the_average_of_three_updates_worked_by_hand():
         weights.assign([value])
         average.update(tf.Variable(n, dtype=tf.int64))
         seen.append(float(average.averages[0][0]))
-    # It keeps 2/11, then min(0.24, 3/12) and min(0.24, 4/13).
+    # The decays are 2/11, min(0.24, 3/12) and min(0.24, 4/13).
     np.testing.assert_allclose(
         seen, [9.0, 0.24 * 9 + 0.76 * 8, 0.24 * 8.24 + 0.76 * 4], rtol=1e-6
     )
 
 
-def test_the_average_begins_as_the_weights_are():
+def test_moving_average_starts_at_the_weights():
     weights = tf.Variable([3.0, 4.0])
     average = optimizers.MovingAverage([weights], decay=0.999)
     np.testing.assert_array_equal(average.averages[0], [3.0, 4.0])
@@ -194,6 +194,6 @@ def test_patterns_freeze_parts_of_the_model(patterns, numbers):
         (["*"], "leaves no weight to train"),
     ],
 )
-def test_a_pattern_that_is_of_no_use_is_refused(patterns, message):
+def test_useless_pattern_is_refused(patterns, message):
     with pytest.raises(UsageError, match=message):
         optimizers.frozen_paths(PATHS, patterns)

@@ -1,6 +1,6 @@
-"""Which choices own text goes by, and whose code a run may ask for.
+"""Choice of the problem from data and runs, and when user code is run.
 
-For the former, data and runs are but their JSON files.
+The tests of the choice use only JSON files of data and runs.
 """
 
 import json
@@ -29,7 +29,7 @@ def _registered():
 
 @pytest.fixture
 def data(tmp_path):
-    """Puts the manifest of data of these options into a folder."""
+    """Return a function that writes a manifest with options."""
 
     def data(folder="data", problem="text", **options):
         problem = registry.problem(problem, options)
@@ -50,7 +50,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """Puts the config of a run into a folder; its data is in `far`."""
+    """Return a function that writes a run's config; its data is in `far`."""
 
     def run(problem="text", **options):
         (tmp_path / "run").mkdir()
@@ -79,21 +79,21 @@ def choose(data_dir, given=None, output_dir=None, name="text"):
     return problem.name, dict(problem.options), data_dir
 
 
-def test_given_files_win_over_kept_ones(data, run):
+def test_given_files_override_those_of_data_and_run(data, run):
     folder = data(pairs="/kept.tsv", vocab_size=300)
     output_dir = run(pairs="/run.tsv")
     given = {"pairs": "/given.tsv", "holdout": 2}
     assert choose(folder, given, output_dir) == ("text", given, folder)
 
 
-def test_the_only_data_is_meant_in_both_directions(data):
+def test_only_data_is_chosen_in_both_directions(data):
     options = {"pairs": "/a.tsv", "name": "mine", "vocab_size": 300}
     folder = data(**options)
     assert choose(folder) == ("mine", options, folder)
     assert choose(folder, name="text_rev") == ("mine_rev", options, folder)
 
 
-def test_among_several_the_default_name_is_meant_or_one_is_named(data):
+def test_choice_among_several_needs_a_name_or_the_default(data):
     folder = data(pairs="/a.tsv", name="one")
     data(pairs="/b.tsv", name="two")
     with pytest.raises(UsageError, match="the data of one, two: "):
@@ -104,19 +104,19 @@ def test_among_several_the_default_name_is_meant_or_one_is_named(data):
     assert choose(folder) == ("text", {"pairs": "/c.tsv"}, folder)
 
 
-def test_a_name_that_no_data_has_is_answered_with_the_nearest(data):
+def test_unknown_name_suggests_the_nearest(data):
     folder = data(pairs="/a.tsv", name="two")
     with pytest.raises(UsageError, match=r"no data of tow: .* mean two\?"):
         choose(folder, {"name": "tow"})
 
 
-def test_the_name_of_another_problem_is_refused(tmp_path):
+def test_name_of_another_problem_is_refused(tmp_path):
     message = "another problem; got 'wmt_ende'"
     with pytest.raises(UsageError, match=message):
         choose(tmp_path, {"name": "wmt_ende"})
 
 
-def test_a_run_brings_its_options_and_its_data(data, run, tmp_path):
+def test_run_determines_its_options_and_its_data(data, run, tmp_path):
     folder = data(pairs="/kept.tsv")
     data("far", pairs="/run.tsv")
     output_dir = run(pairs="/run.tsv")
@@ -126,25 +126,23 @@ def test_a_run_brings_its_options_and_its_data(data, run, tmp_path):
     assert choose(tmp_path / "new", None, output_dir)[:2] == ours
 
 
-def test_data_of_a_run_that_is_gone_is_not_made_elsewhere(
+def test_missing_data_of_a_run_is_not_created_elsewhere(
     data, run, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
     default = tmp_path / "t2t-lite" / "data"
-    asked = None, run("wmt_ende"), "wmt_ende"
+    request = None, run("wmt_ende"), "wmt_ende"
     with pytest.raises(T2TLiteError, match=f"`data_dir={tmp_path / 'far'}"):
-        choose(None, *asked)
-    assert choose(default, *asked) == ("wmt_ende", {}, default)
+        choose(None, *request)
+    assert choose(default, *request) == ("wmt_ende", {}, default)
     default.mkdir(parents=True)
     data("t2t-lite/data", "wmt_ende")
-    assert choose(None, *asked)[-1] == default
+    assert choose(None, *request)[-1] == default
     data("far", "wmt_ende")
-    assert choose(None, *asked)[-1] == tmp_path / "far"
+    assert choose(None, *request)[-1] == tmp_path / "far"
 
 
-def test_an_option_of_a_config_that_there_is_not_names_the_config(
-    run, tmp_path
-):
+def test_unknown_option_in_a_config_names_the_config(run, tmp_path):
     output_dir = run(pears="/run.tsv")
     with pytest.raises(T2TLiteError, match="config.json: problem_options: t"):
         choose(tmp_path / "new", None, output_dir)
@@ -157,7 +155,7 @@ def test_an_option_of_a_config_that_there_is_not_names_the_config(
         ("text", {"pairs": "/a.tsv", "name": "one"}, {"name": "two"}),
     ],
 )
-def test_a_run_of_something_else_is_no_choice(
+def test_run_of_another_problem_is_not_chosen(
     run, tmp_path, monkeypatch, problem, options, given
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -187,8 +185,8 @@ COMPLETE = """
 """
 
 
-class _RunOfAUser:
-    """A run of a problem in a folder of code, that counts its imports."""
+class _UserRun:
+    """A run of a problem in user code, which records its import."""
 
     def __init__(self, tmp_path, monkeypatch):
         self._patch = monkeypatch
@@ -222,7 +220,7 @@ class _RunOfAUser:
         return self
 
     def forget(self):
-        """As a new process would."""
+        """Unload the code, as in a new process."""
         sys.modules.pop("usr_bits", None)
         (self.code / "usr_bits.py.ran").unlink(missing_ok=True)
 
@@ -233,11 +231,11 @@ class _RunOfAUser:
 
 @pytest.fixture
 def run_of_user(tmp_path, monkeypatch, forget_plugins):
-    return _RunOfAUser(tmp_path, monkeypatch)
+    return _UserRun(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["usr_bits", "usr_bits_rev"])
-def test_decoding_with_a_plain_problem_runs_no_code(run_of_user, name):
+def test_decoding_with_a_plain_problem_runs_no_user_code(run_of_user, name):
     folder = run_of_user.train(name=name).folder
     run = Run.open(folder, to_decode=True)
     assert run.problem.name == run.problem.registered_name == name
@@ -250,8 +248,8 @@ def test_decoding_with_a_plain_problem_runs_no_code(run_of_user, name):
 
 
 @pytest.mark.parametrize("code", [CODE, CODE + COMPLETE])
-def test_a_run_never_names_code_that_is_run(run_of_user, run_command, code):
-    """Each command runs without the code, or asks for --usr_dir."""
+def test_code_named_by_a_run_is_never_run(run_of_user, run_command, code):
+    """Each command runs without the code or requires --usr_dir."""
     run = run_of_user.train(code)
     where = f"--output_dir={run.folder}"
     lines = run.folder.with_name("lines")
@@ -275,7 +273,7 @@ def test_a_run_never_names_code_that_is_run(run_of_user, run_command, code):
     assert run.ran
 
 
-def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
+def test_two_vocabularies_keep_their_sides_without_user_code(run_of_user):
     two = """
     def vocabulary_files(self):
         return {"inputs": "source.model", "targets": "target.model"}
@@ -293,16 +291,14 @@ def test_two_vocabularies_keep_their_sides_without_code(run_of_user):
     assert Run.open(folder, to_decode=True).vocab_sizes == (275, 265)
 
 
-def test_the_config_names_the_absolute_folder(
-    run_of_user, tmp_path, monkeypatch
-):
+def test_config_has_the_absolute_usr_dir(run_of_user, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = run_of_user.train(usr_dir="code")
     config = json.loads((run.folder / "config.json").read_text())
     assert config["usr_dir"] == str(run.code)
 
 
-def test_code_without_the_problem_any_more_names_the_config(run_of_user):
+def test_problem_missing_in_the_code_names_the_config(run_of_user):
     run = run_of_user.train()
     code = run.code / "usr_bits.py"
     code.write_text(code.read_text().replace('"usr_bits"', '"usr_bytes"'))

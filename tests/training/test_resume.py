@@ -1,4 +1,4 @@
-"""A resumed run takes every weight and state from its checkpoint."""
+"""A resumed run restores all weights and states from its checkpoint."""
 
 import numpy as np
 import pytest
@@ -14,23 +14,23 @@ from t2t_lite.model.transformer import Transformer
     [{}, {"optimizer": "adafactor"}, {"ema_decay": 0.5}],
     ids=["adam", "adafactor", "average"],
 )
-def test_a_run_that_goes_on_is_as_if_it_had_never_stopped(tmp_path, hparams):
-    at_once = TinyRun(tmp_path / "1", make_model=Transformer, **hparams)
-    train(at_once, train_steps=4, save_steps=2)
+def test_resumed_run_equals_an_uninterrupted_run(tmp_path, hparams):
+    whole = TinyRun(tmp_path / "1", make_model=Transformer, **hparams)
+    train(whole, train_steps=4, save_steps=2)
     run = TinyRun(tmp_path / "2", make_model=Transformer, **hparams)
     train(run, train_steps=2, save_steps=2)
     train(run, train_steps=4, save_steps=2)
     tf.nest.map_structure(
-        np.testing.assert_array_equal, weights(run, 4), weights(at_once, 4)
+        np.testing.assert_array_equal, weights(run, 4), weights(whole, 4)
     )
 
 
-def test_what_a_damaged_checkpoint_set_is_set_again(tmp_path):
+def test_fallback_restores_tensors_set_by_a_damaged_checkpoint(tmp_path):
     run = TinyRun(tmp_path)
     train(run, train_steps=4, save_steps=2)
     saved = weights(run, 2)
     newest = run.checkpoints_dir / "step-00000004"
-    # A tensor that cannot be read, after an index and a state that can.
+    # Only a tensor is damaged; the index and the state can be read.
     (data,) = newest.glob("tensors.data-*")
     data.write_bytes(data.read_bytes()[:-4])
     resumed = make_trainer(run)

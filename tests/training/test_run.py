@@ -29,7 +29,7 @@ def problem(forget_plugins):
 
 @pytest.fixture
 def create(problem, tmp_path):
-    """Makes the run, or another one that differs by what is given."""
+    """Return a function that creates the run, with changed arguments."""
     data_dir = tmp_path / "data"
     manifest = generate.DataGenerator(problem, data_dir, progress=False).run()
 
@@ -47,7 +47,7 @@ def create(problem, tmp_path):
     return make
 
 
-def test_a_run_describes_itself_without_its_data(create, tmp_path):
+def test_moved_run_opens_without_its_data(create, tmp_path):
     created = create(hparams_set="some_set")
     (tmp_path / "data").rename(tmp_path / "elsewhere")
     (tmp_path / "run").rename(tmp_path / "moved")
@@ -64,7 +64,7 @@ def test_a_run_describes_itself_without_its_data(create, tmp_path):
     assert run.encoders["inputs"].decode([ids]) == [text]
 
 
-def test_a_run_that_goes_on_keeps_what_was_recorded_of_it(create, tmp_path):
+def test_resumed_run_keeps_its_recorded_facts(create, tmp_path):
     create().update_config(has_checkpoints=True, training_cost={"seconds": 1})
     longer = HPARAMS.replace(train_steps=7, beam_size=2)
     assert create(hparams=longer).hparams == longer
@@ -73,7 +73,7 @@ def test_a_run_that_goes_on_keeps_what_was_recorded_of_it(create, tmp_path):
     assert run.hparams == longer
 
 
-def test_another_run_in_the_folder_is_refused(create, problem, tmp_path):
+def test_create_refuses_a_folder_with_another_run(create, problem, tmp_path):
     create()
     before = (tmp_path / "run" / "config.json").read_text()
     for changes, difference in (
@@ -89,7 +89,7 @@ def test_another_run_in_the_folder_is_refused(create, problem, tmp_path):
     assert (tmp_path / "run" / "config.json").read_text() == before
 
 
-def test_other_data_and_vocabulary_are_another_run(create, problem, tmp_path):
+def test_other_data_and_vocabulary_are_refused(create, problem, tmp_path):
     create()
     type(problem).vocab_size = 281
     manifest = generate.DataGenerator(
@@ -101,7 +101,7 @@ def test_other_data_and_vocabulary_are_another_run(create, problem, tmp_path):
         assert part in str(caught.value)
 
 
-def test_checkpoints_without_a_config_are_not_trained_on(create, tmp_path):
+def test_checkpoints_without_a_config_are_refused(create, tmp_path):
     checkpoints.save(tmp_path / "run" / "checkpoints", {"model/x": 1.0}, {
         "step": 1
     })  # fmt: skip
@@ -109,7 +109,7 @@ def test_checkpoints_without_a_config_are_not_trained_on(create, tmp_path):
         create()
 
 
-def test_a_folder_without_a_run_is_one_clear_error(tmp_path):
+def test_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(T2TLiteError, match="no run in .*t2t-lite-trainer"):
         Run.open(tmp_path)
 
@@ -123,7 +123,7 @@ def config_file(create, tmp_path):
 @pytest.mark.parametrize(
     "content", ["", "[]", '{"hparams": {}}', "[" * 100_000, "\0", "\udcff"]
 )
-def test_a_damaged_config_is_one_clear_error(config_file, content):
+def test_damaged_config_is_named_in_the_error(config_file, content):
     config_file.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(T2TLiteError, match="config.json"):
         Run.open(config_file.parent)
@@ -152,14 +152,14 @@ def test_a_damaged_config_is_one_clear_error(config_file, content):
         ("format", [], r"format \[\]"),
     ],
 )
-def test_a_wrong_value_of_a_config_is_named(config_file, key, value, named):
+def test_invalid_value_in_a_config_is_named(config_file, key, value, named):
     config = json.loads(config_file.read_text()) | {key: value, "versions": []}
     config_file.write_text(json.dumps(config))
     with pytest.raises(T2TLiteError, match=f"{config_file}.*{named}"):
         Run.open(config_file.parent)
 
 
-def test_a_vocabulary_that_is_gone_is_copied_and_not_made(create, tmp_path):
+def test_lost_vocabulary_must_be_copied_from_the_data(create, tmp_path):
     (name,) = create().config["vocabulary"]
     for content in (b"damaged", None):
         (tmp_path / "run" / name).unlink()
@@ -178,7 +178,7 @@ class LetterOptions(ProblemOptions):
 
 
 class WithOptions(Text2TextProblem):
-    """As many letters as the option says."""
+    """Problem with an option for the number of letters."""
 
     options_type = LetterOptions
     vocab_size = 280
@@ -202,7 +202,7 @@ class WithOptions(Text2TextProblem):
 
 @pytest.fixture
 def create_with(forget_plugins, tmp_path):
-    """Makes a run of a problem with options."""
+    """Return a function that creates a run of a problem with options."""
     from t2t_lite import registry
 
     register_problem("run_options")(WithOptions)
@@ -225,7 +225,7 @@ def create_with(forget_plugins, tmp_path):
     return make
 
 
-def test_a_run_keeps_the_options_of_its_problem(create_with, tmp_path):
+def test_run_keeps_the_options_of_its_problem(create_with, tmp_path):
     create_with("run_options_rev", letters=3)
     run = Run.open(tmp_path / "run")
     assert run.problem.name == "run_options_rev"
@@ -234,14 +234,14 @@ def test_a_run_keeps_the_options_of_its_problem(create_with, tmp_path):
     assert run.data.texts("dev", 1) == (["cccd"], ["ab"])
 
 
-def test_other_options_are_another_run(create_with):
+def test_other_problem_options_are_refused(create_with):
     create_with(letters=3)
     create_with(letters=3)
     with pytest.raises(T2TLiteError, match="option letters is 3 there and 4 h"):
         create_with(letters=4)
 
 
-def test_one_embedding_is_not_for_two_vocabularies(create_with):
+def test_shared_embedding_requires_a_shared_vocabulary(create_with):
     with pytest.raises(UsageError, match="shared_embedding .*got s and t"):
         create_with(letters=3, separate=True)
     hparams = HPARAMS.replace(shared_embedding=False)
@@ -249,13 +249,13 @@ def test_one_embedding_is_not_for_two_vocabularies(create_with):
     assert run.encoders["inputs"] is not run.encoders["targets"]
 
 
-def test_the_end_of_a_cooldown_may_not_move(create, tmp_path):
+def test_train_steps_cannot_change_with_a_cooldown(create, tmp_path):
     create(hparams=HPARAMS.replace(cooldown=0.5, train_steps=10))
     with pytest.raises(T2TLiteError, match="train_steps is 10 there and 12"):
         create(hparams=HPARAMS.replace(cooldown=0.5, train_steps=12))
 
 
-def test_a_run_older_than_a_hparam_has_its_default(create, tmp_path):
+def test_hparam_missing_in_an_old_config_has_its_default(create, tmp_path):
     config = create().config
     del config["hparams"]["attention_window"]
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
@@ -264,7 +264,7 @@ def test_a_run_older_than_a_hparam_has_its_default(create, tmp_path):
         create(hparams=HPARAMS.replace(attention_window=8))
 
 
-def test_a_dry_run_writes_nothing_but_still_refuses(create, tmp_path):
+def test_dry_run_writes_nothing_and_refuses_another_run(create, tmp_path):
     create(dry_run=True)
     assert not (tmp_path / "run").exists()
     create()
@@ -272,9 +272,7 @@ def test_a_dry_run_writes_nothing_but_still_refuses(create, tmp_path):
         create(seed=4, dry_run=True)
 
 
-def test_data_that_was_made_anew_is_not_the_runs_data(
-    create, problem, tmp_path
-):
+def test_regenerated_data_is_refused(create, problem, tmp_path):
     create()
     generate.DataGenerator(
         problem, tmp_path / "data", progress=False, seed=9
@@ -283,18 +281,18 @@ def test_data_that_was_made_anew_is_not_the_runs_data(
         Run.open(tmp_path / "run").data.manifest  # noqa: B018
 
 
-def test_training_goes_on_in_the_data_where_it_stopped(create):
+def test_training_batches_resume_at_a_position(create):
     run = create()
     batches = run.data.training_batches()
     seen = [next(batches) for _ in range(8)]
-    again = run.data.training_batches(seen[4]["position"].numpy())
+    resumed = run.data.training_batches(seen[4]["position"].numpy())
     for expected in seen[5:]:
-        found = next(again)
+        found = next(resumed)
         for name in expected:
             np.testing.assert_array_equal(found[name], expected[name])
 
 
-def test_texts_of_a_split_are_those_of_the_problem(create, problem):
+def test_texts_of_a_split_equal_the_samples_of_the_problem(create, problem):
     run = create()
     sources, references = run.data.texts("dev")
     expected = list(problem.samples("dev", None))
@@ -302,7 +300,7 @@ def test_texts_of_a_split_are_those_of_the_problem(create, problem):
     assert run.data.texts("dev", 3) == (sources[:3], references[:3])
 
 
-def test_loss_on_dev_is_per_real_target_token(create):
+def test_dev_loss_is_per_real_target_token(create):
     run = create()
     model = run.model()
     evaluation = DevEvaluation(run, model)
@@ -322,7 +320,7 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
     metrics = {"dev_bleu", "dev_chrf"}
     assert scores.keys() == {"dev_loss", "dev_perplexity", *metrics}
     assert all(0 <= scores[metric] <= 100 for metric in metrics)
-    # Samples: at most ten lines of it, from the shortest to the longest.
+    # There are at most ten samples, from the shortest to the longest.
     sources, references = run.data.texts("dev")
     pairs = [(s["source"], s["reference"]) for s in evaluation.samples]
     assert len(pairs) == min(10, len(sources))
@@ -333,7 +331,7 @@ def test_dev_is_translated_and_scored_with_the_problems_metric(create):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3])
-def test_workers_share_out_dev_and_find_the_same(create, workers):
+def test_workers_split_dev_and_get_the_same_scores(create, workers):
     run = create()
     model = run.model()
     alone = DevEvaluation(run, model)
@@ -341,7 +339,7 @@ def test_workers_share_out_dev_and_find_the_same(create, workers):
         DevEvaluation(run, model, index=index, workers=workers)
         for index in range(workers)
     ]
-    # As it comes through the connection between them.
+    # Workers send their shards as JSON.
     shares = json.loads(json.dumps([part.evaluate_shard() for part in parts]))
     assert all(share["translations"] for share in shares)
     scores = alone.scores([alone.evaluate_shard()])

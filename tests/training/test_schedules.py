@@ -28,7 +28,7 @@ def test_base_model_peaks_at_seven_ten_thousandths():
     assert learning_rate(4000, 512, 4000) == pytest.approx(6.987712e-4)
 
 
-def test_cooldown_falls_in_equal_steps_to_its_last_update():
+def test_cooldown_decreases_linearly_until_the_last_update():
     shares = [cooldown(step, 10, 0.4) for step in range(1, 11)]
     assert shares == pytest.approx([1.0] * 7 + [0.75, 0.5, 0.25])
 
@@ -36,25 +36,25 @@ def test_cooldown_falls_in_equal_steps_to_its_last_update():
 @pytest.mark.parametrize(
     ("schedule", "shares"),
     [
-        # Two updates of warm-up, then by hand up to the eighth, the last.
+        # By hand: two updates of warm-up; the eighth is the last.
         ("constant", [0.5, 1, 1, 1, 1, 1, 1, 1]),
         ("inverse_sqrt", [0.5, 1, (2 / 3) ** 0.5, 0.5**0.5, 0.4**0.5]),
         ("linear", [0.5, 1, 6 / 7, 5 / 7, 4 / 7, 3 / 7, 2 / 7, 1 / 7]),
     ],
 )
-def test_schedules_are_those_worked_by_hand(schedule, shares):
+def test_schedules_match_values_by_hand(schedule, shares):
     ours = [fraction_of_peak(schedule, n + 1, 2, 8) for n in range(len(shares))]
     assert ours == pytest.approx(shares)
 
 
-def test_cosine_is_half_way_down_in_the_middle_and_a_quarter_at_two_thirds():
-    # Warm-up 1, last update 12: it would be 0 at 13, 12 updates from the peak.
+def test_cosine_is_a_half_in_the_middle_and_a_quarter_at_two_thirds():
+    # The peak is update 1; the rate is 0 after the last update, at 13.
     shares = [fraction_of_peak("cosine", step, 1, 12) for step in (1, 7, 9)]
     assert shares == pytest.approx([1, 0.5, 0.25])
     assert 0 < fraction_of_peak("cosine", 12, 1, 12) < 0.02
 
 
-def test_the_inverse_square_root_is_the_papers_by_its_peak():
+def test_inverse_sqrt_with_the_peak_of_the_paper_is_its_schedule():
     paper = HParams()
     peak = training_rate(paper, 4000)
     ours = paper.replace(schedule="inverse_sqrt", learning_rate=peak)
@@ -65,7 +65,7 @@ def test_the_inverse_square_root_is_the_papers_by_its_peak():
 
 
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
-def test_a_schedule_without_an_end_may_cool_down(schedule):
+def test_cooldown_reduces_schedules_that_do_not_end(schedule):
     hparams = HParams(
         schedule=schedule,
         learning_rate=0.01,
@@ -73,15 +73,15 @@ def test_a_schedule_without_an_end_may_cool_down(schedule):
         train_steps=8,
         cooldown=0.5,
     )
-    warm = hparams.replace(cooldown=0.0)
-    assert training_rate(hparams, 4) == training_rate(warm, 4)
+    plain = hparams.replace(cooldown=0.0)
+    assert training_rate(hparams, 4) == training_rate(plain, 4)
     assert training_rate(hparams, 8) == pytest.approx(
-        training_rate(warm, 8) / 4
+        training_rate(plain, 8) / 4
     )
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_a_schedule_with_an_end_falls_to_0_after_it(schedule):
+def test_schedules_that_end_are_0_after_the_last_update(schedule):
     hparams = HParams(
         schedule=schedule, learning_rate=0.01, warmup_steps=2, train_steps=8
     )
@@ -90,7 +90,7 @@ def test_a_schedule_with_an_end_falls_to_0_after_it(schedule):
     assert training_rate(hparams, 8) > training_rate(hparams, 9) == 0
 
 
-def test_a_delay_puts_updates_without_a_rate_before_the_schedule():
+def test_schedule_offset_delays_the_schedule_at_rate_0():
     plain = HParams(warmup_steps=4)
     late = plain.replace(schedule_offset=2)
     assert [training_rate(late, step) for step in (1, 2)] == [0, 0]
@@ -98,7 +98,7 @@ def test_a_delay_puts_updates_without_a_rate_before_the_schedule():
         assert training_rate(late, step) == training_rate(plain, step - 2)
 
 
-def test_a_flat_start_has_the_peak_rate_from_the_first_update_on():
+def test_flat_inverse_sqrt_starts_at_the_peak_rate():
     hparams = HParams(
         schedule="flat_inverse_sqrt",
         learning_rate=0.01,
@@ -112,14 +112,14 @@ def test_a_flat_start_has_the_peak_rate_from_the_first_update_on():
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        # Sets of ours. The "legacy" schedule counts from 1, the others from 0.
+        # Our sets. The "legacy" schedule counts from 1, the others from 0.
         ("transformer_base_v1", None),
         ("transformer_base_v2", None),
         ("transformer_base_v3", None),
         ("transformer_base_single_gpu", None),
         ("transformer_big_single_gpu", None),
         ("transformer_tiny", None),
-        # Not ours.
+        # Schedules that none of our sets has.
         ("transformer_big", {"learning_rate": 2.0, "schedule_offset": 1}),
         (
             "transformer_tpu",
@@ -131,7 +131,7 @@ def test_a_flat_start_has_the_peak_rate_from_the_first_update_on():
         ),
     ],
 )
-def test_rates_are_those_of_tensor2tensor(name, changes):
+def test_rates_equal_those_of_tensor2tensor(name, changes):
     if not ORIGINAL.exists():
         pytest.skip("tensor2tensor's rates are not in ../shared/data/t2t")
     original = json.loads(ORIGINAL.read_text("utf-8"))["schedules"][name]

@@ -25,7 +25,7 @@ from t2t_lite.training.signals import (
 
 
 def _raise_at(run, number, *signals):
-    """Send signals to this process before a micro-batch, 3 of an update."""
+    """Send signals to this process before a micro-batch (3 per update)."""
 
     def before_batch(epoch, batch):
         if batch == number:
@@ -36,7 +36,7 @@ def _raise_at(run, number, *signals):
 
 
 @pytest.mark.own_process
-def test_a_signal_saves_and_the_same_command_goes_on(tmp_path):
+def test_signal_saves_and_the_same_command_resumes(tmp_path):
     whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
     train(whole, train_steps=6)
     run = TinyRun(tmp_path / "stopped", residual_dropout=0.3)
@@ -53,7 +53,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(tmp_path):
     require_same(weights(run, 6), weights(whole, 6))
 
 
-def test_a_stop_ends_an_evaluation_between_two_batches(tiny_run, monkeypatch):
+def test_stop_ends_an_evaluation_between_two_batches(tiny_run, monkeypatch):
     texts = ["1 2"] * 640, ["one two"] * 640
     monkeypatch.setattr(RunData, "texts", lambda self, split: texts)
     translate, sizes, checks = Translator.translate, [], iter(range(3))
@@ -74,7 +74,7 @@ def test_a_stop_ends_an_evaluation_between_two_batches(tiny_run, monkeypatch):
 
 
 @pytest.mark.own_process
-def test_an_evaluation_is_interrupted_and_repeated(tmp_path):
+def test_interrupted_evaluation_is_repeated(tmp_path):
     run = TinyRun(tmp_path)
     batches, read = run.data.batches, []
 
@@ -94,7 +94,7 @@ def test_an_evaluation_is_interrupted_and_repeated(tmp_path):
 
 
 @pytest.mark.own_process
-def test_a_signal_before_the_first_update_is_clean(tmp_path):
+def test_signal_before_the_first_update_saves_nothing(tmp_path):
     run = TinyRun(tmp_path)
     _raise_at(run, 0, signal.SIGINT)
     with pytest.raises(Interrupted, match="nothing trained yet"):
@@ -103,7 +103,7 @@ def test_a_signal_before_the_first_update_is_clean(tmp_path):
 
 
 @pytest.mark.own_process
-def test_a_second_signal_acts_immediately(tmp_path):
+def test_second_signal_acts_immediately(tmp_path):
     run = TinyRun(tmp_path)
     _raise_at(run, 7, signal.SIGINT, signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -126,7 +126,7 @@ def _minutes_left(seconds):
     return (process_seconds() + seconds) / 60
 
 
-def test_the_time_limit_saves_before_and_the_same_command_goes_on(tmp_path):
+def test_time_limit_saves_in_time_and_the_same_command_resumes(tmp_path):
     whole = TinyRun(tmp_path / "whole", residual_dropout=0.3)
     train(whole, train_steps=9)
     run = TinyRun(tmp_path / "run", residual_dropout=0.3)
@@ -145,13 +145,13 @@ def test_the_time_limit_saves_before_and_the_same_command_goes_on(tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock to set."""
+    """Replace time.monotonic by a clock that tests set."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return now
 
 
-def test_minutes_between_saves_count_from_the_last_one(clock):
+def test_save_minutes_count_from_the_last_save(clock):
     requests = Requests(TrainingOptions(save_minutes=1))
     clock[0] = 59.0
     assert not requests.decide(1).save
@@ -183,9 +183,7 @@ print("trained")
 
 
 @pytest.mark.parametrize(("minutes", "shown"), [(1 / 60, True), (0, False)])
-def test_a_hang_shows_the_stacks_and_training_continues(
-    tmp_path, minutes, shown
-):
+def test_hang_prints_stacks_and_training_continues(tmp_path, minutes, shown):
     done = subprocess.run(
         [sys.executable, "-c", _HANGS, tmp_path, str(minutes)],
         cwd=TESTS,
@@ -200,7 +198,7 @@ def test_a_hang_shows_the_stacks_and_training_continues(
 
 
 def test_two_trainers_cannot_share_a_folder(tmp_path):
-    folder = tmp_path / "run"  # which is created
+    folder = tmp_path / "run"  # created by run_lock
     with run_lock(folder):
         with pytest.raises(T2TLiteError, match=str(folder)):
             with run_lock(folder):

@@ -1,4 +1,4 @@
-"""Which checkpoints are kept as the best, and when there will be no better."""
+"""Early stopping and the best checkpoints."""
 
 import json
 
@@ -8,7 +8,7 @@ from t2t_lite.training import checkpoints
 
 
 def _scored(run, scores, **options):
-    """Trains with a score for each evaluation, one every second update."""
+    """Train with a score for each evaluation, one every second update."""
     scores = iter(scores)
     train(
         run,
@@ -23,7 +23,7 @@ def _evaluations(run):
     return [each["step"] for each in metrics(run) if "dev_loss" in each]
 
 
-def test_training_ends_after_evaluations_that_were_not_better(tmp_path, capsys):
+def test_training_ends_after_evaluations_without_improvement(tmp_path, capsys):
     run = TinyRun(tmp_path, train_steps=100)
     scores = [10.0, 30.0, 20.0, 25.0]
     _scored(run, scores, early_stopping_patience=2)
@@ -31,10 +31,10 @@ def test_training_ends_after_evaluations_that_were_not_better(tmp_path, capsys):
     assert steps(run)[-1] == 8
     err = capsys.readouterr().err
     assert "update 8" in err and "2 evaluations since update 4" in err
-    # The same command does not train on.
+    # The same command does not resume training.
     _scored(run, [], early_stopping_patience=2)
     assert steps(run)[-1] == 8
-    # A longer patience does, and counts on from where it was.
+    # A longer patience does, and keeps the count of evaluations.
     _scored(run, [26.0, 27.0], early_stopping_patience=4)
     assert steps(run)[-1] == 12
 
@@ -44,32 +44,32 @@ def test_patience_is_counted_across_a_restart(tmp_path):
     options = {"early_stopping_patience": 3}
     _scored(run, [30.0, 20.0, 25.0, 1.0], train_steps=6, **options)
     _scored(run, [10.0, 11.0], **options)
-    # An early end averages the last checkpoints as any end.
+    # Early stopping also averages the last checkpoints.
     assert _evaluations(run) == [2, 4, 6, 6, 8, 8]
     found = checkpoints.resolve(run.checkpoints_dir, "default")
     assert (found.averaged, found.step) == (2, 8)
 
 
-def test_the_loss_ends_training_if_it_tells_the_best(tmp_path):
-    # Its rate is too small for any weight to change in float32.
+def test_patience_uses_the_loss_if_it_is_the_best_metric(tmp_path):
+    # The rate is too small to change any weight in float32.
     run = TinyRun(tmp_path, train_steps=100, learning_rate=1e-30)
     scores = [1.0, 2.0, 3.0, 4.0]
     _scored(run, scores, early_stopping_patience=3, best_metric="loss")
     assert _evaluations(run) == [2, 4, 6, 8]
 
 
-def test_a_moving_average_is_what_has_to_get_better(tmp_path):
+def test_patience_uses_the_scores_of_the_moving_average(tmp_path):
     run = TinyRun(tmp_path, train_steps=100, ema_decay=0.9)
-    scores = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0]  # the weights get better
+    scores = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0]  # the raw weights improve
     _scored(run, scores, early_stopping_patience=2)
     assert steps(run)[-1] == 6
 
 
-def test_the_best_are_kept_beside_the_last(tmp_path):
+def test_best_checkpoints_are_kept_with_the_last(tmp_path):
     run = TinyRun(tmp_path, train_steps=12)
     scores = [10.0, 30.0, 20.0, 5.0, 20.0, 15.0]
     _scored(run, scores, keep_best=3, keep_checkpoints=1)
-    # Of the two of 20 the first is better.
+    # The earlier of two equal scores is better.
     mark = json.loads((run.checkpoints_dir / "best.json").read_text())
     assert mark == {
         "step": 4,
@@ -84,7 +84,7 @@ def test_the_best_are_kept_beside_the_last(tmp_path):
     assert checkpoints.resolve(run.checkpoints_dir, "best").step == 4
 
 
-def test_only_those_that_are_best_by_one_metric_are_kept(tmp_path):
+def test_best_checkpoints_are_ranked_by_one_metric(tmp_path):
     run = TinyRun(tmp_path, train_steps=8)
     # The loss decides until the score reaches 1.
     _scored(run, [0.0, 0.5, 3.0, 2.0], keep_best=4, keep_checkpoints=1)

@@ -27,12 +27,12 @@ from t2t_lite.training.evaluation import DevEvaluation
 from t2t_lite.training.memory import measure_update
 from t2t_lite.training.options import TrainingOptions
 
-# Before anything runs on TensorFlow's devices, for the tests of replicas.
+# Create the devices of the replicas before TensorFlow initializes.
 choose_strategy(replicas=3)
 
 
 def _five_updates(folder, replicas, **changes):
-    """The weights after updates of a Transformer."""
+    """Return the weights of a Transformer after five updates."""
     run = TinyRun(folder, make_model=Transformer, **changes)
     training = make_trainer(run, replicas)
     for _ in range(5):
@@ -41,7 +41,7 @@ def _five_updates(folder, replicas, **changes):
     return {name: v.numpy() for name, v in tensors.items()}
 
 
-def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(tmp_path):
+def test_packed_updates_on_replicas_equal_unpacked_updates(tmp_path):
     one = _five_updates(tmp_path, 1)
     packed = _five_updates(tmp_path, 2, packing=True)
     require_same(packed, one, within=1e-5)
@@ -55,7 +55,7 @@ def test_packed_updates_on_replicas_equal_those_of_rows_of_one_pair(tmp_path):
         {"optimizer": "adafactor", "schedule": "cosine", "warmup_steps": 2},
     ],
 )
-def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, changes):
+def test_resumed_training_equals_uninterrupted_training(tmp_path, changes):
     changes = {"learning_rate": 0.05, **changes}
     whole = TinyRun(tmp_path / "whole", **changes)
     train(whole, train_steps=6)
@@ -66,7 +66,7 @@ def test_training_goes_on_as_if_it_had_not_stopped(tmp_path, changes):
     require_same(weights(halves, 6), weights(whole, 6), within=1e-5)
 
 
-# Runs in processes of its own, as a restart does.
+# Runs in separate processes, like a restart.
 _RESTART = """
 import pathlib, sys
 from support.tiny_run import TinyRun
@@ -102,8 +102,8 @@ def _process(script, *argv):
 
 
 @pytest.mark.slow
-def test_a_restart_in_mid_epoch_changes_no_bit(tmp_path):
-    # 3 micro-batches an update, 40 an epoch: update 25 ends within the second.
+def test_restart_within_an_epoch_changes_no_bit(tmp_path):
+    # 3 micro-batches per update, 40 per epoch: update 25 is in the second.
     for runs in (["whole:50", "halves:25"], ["halves:50"]):
         process = _process(_RESTART, tmp_path, *runs)
         assert process.wait() == 0, process.stderr.read()
@@ -139,16 +139,16 @@ def test_training_lowers_the_loss_and_records_it(tmp_path):
         ("auto", [(7.0, None), (6.0, None)], 2),
         # BLEU of 0.03 is noise: the loss decides.
         ("auto", [(7.0, 0.03), (6.0, 0.0)], 2),
-        # From one point on the score decides,
+        # From a score of 1 the score decides,
         ("auto", [(6.0, 0.0), (3.0, 8.0), (2.0, 7.0)], 2),
-        # also if it falls below again.
+        # even if it falls below 1 again.
         ("auto", [(3.0, 8.0), (2.0, 0.5)], 1),
         ("loss", [(3.0, 8.0), (2.0, 7.0)], 2),
         ("bleu", [(7.0, 0.03), (6.0, 0.0)], 1),
         ("chrf", [(7.0, 9.0), (6.0, 8.0)], 2),
     ],
 )
-def test_the_metric_of_the_best_checkpoint(
+def test_best_metric_ranks_checkpoints(
     tmp_path, best_metric, evaluations, step
 ):
     run = TinyRun(tmp_path)
@@ -162,7 +162,7 @@ def test_the_metric_of_the_best_checkpoint(
     assert best["step"] == step
 
 
-def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path):
+def test_last_checkpoints_are_averaged_at_the_end(tmp_path):
     run = TinyRun(tmp_path, train_steps=5, average_checkpoints=3)
     train(run, save_steps=1)
     name = "model/toy/softmax"
@@ -175,7 +175,7 @@ def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path):
     assert "dev_loss" in last
 
 
-def test_a_run_that_is_done_is_left_alone(tmp_path):
+def test_finished_run_is_not_changed(tmp_path):
     run = TinyRun(tmp_path, train_steps=4, average_checkpoints=2)
     train(run, save_steps=2)
     before, cost = metrics(run), run.config["training_cost"]
@@ -183,7 +183,7 @@ def test_a_run_that_is_done_is_left_alone(tmp_path):
     assert (metrics(run), run.config["training_cost"]) == (before, cost)
 
 
-def test_a_rate_that_fell_to_0_trains_no_further(tmp_path):
+def test_run_whose_rate_fell_to_0_is_not_resumed(tmp_path):
     run = TinyRun(tmp_path, train_steps=4, cooldown=0.5)
     train(run)
     with pytest.raises(UsageError, match="train_steps=6.*cooldown=0"):
@@ -191,7 +191,7 @@ def test_a_rate_that_fell_to_0_trains_no_further(tmp_path):
     assert steps(run) == [4]
 
 
-def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
+def test_mark_of_a_removed_checkpoint_is_ignored(tmp_path):
     run = TinyRun(tmp_path)
     report = {"metric": "bleu", "score": 30.0}
     train(run, train_steps=2, evaluate_text=lambda: report)
@@ -202,8 +202,8 @@ def test_a_best_checkpoint_that_was_removed_is_not_the_best(tmp_path):
     assert checkpoints.read_marks(run.checkpoints_dir) == [best]
 
 
-class _Stumbling(ToyModel):
-    """Its loss is not a number when the source's first token is 13."""
+class _ModelWithNaN(ToyModel):
+    """Model whose loss is NaN if the first source token is 13."""
 
     def loss_sum(self, features, label_smoothing=0.0, seed=None):
         loss, tokens = super().loss_sum(features, label_smoothing, seed)
@@ -211,7 +211,7 @@ class _Stumbling(ToyModel):
         return loss * tf.where(bad, np.nan, 1.0), tokens
 
 
-def _stumble_at(run, steps):
+def _use_nan_at(run, steps):
     def batches(position=(0, 0, 0)):
         number = int(position[2])
         while True:
@@ -224,9 +224,9 @@ def _stumble_at(run, steps):
     run.data.training_batches = batches
 
 
-def test_an_update_that_is_not_finite_is_skipped_and_counted(tmp_path):
-    run = TinyRun(tmp_path, make_model=_Stumbling)
-    _stumble_at(run, {3, 4})
+def test_non_finite_update_is_skipped_and_counted(tmp_path):
+    run = TinyRun(tmp_path, make_model=_ModelWithNaN)
+    _use_nan_at(run, {3, 4})
     train(run, train_steps=3, save_steps=1)
     train(run, train_steps=5, save_steps=1)
     require_same(weights(run, 2), weights(run, 4), within=0)
@@ -240,9 +240,9 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(tmp_path):
     assert np.isfinite(training[5]["loss"])
 
 
-def test_ten_in_a_row_stop_training_with_the_weights_sound(tmp_path):
-    run = TinyRun(tmp_path, make_model=_Stumbling, train_steps=50)
-    _stumble_at(run, set(range(4, 50)))
+def test_ten_skipped_updates_stop_training_with_finite_weights(tmp_path):
+    run = TinyRun(tmp_path, make_model=_ModelWithNaN, train_steps=50)
+    _use_nan_at(run, set(range(4, 50)))
     with pytest.raises(T2TLiteError, match="10 updates .* learning_rate"):
         train(run, save_steps=3, keep_checkpoints=3)
     for values in weights(run, "latest").values():
@@ -283,7 +283,7 @@ def _damage(run, *steps):
         data.write_bytes(content)
 
 
-def test_damaged_checkpoints_are_set_aside_for_the_one_before(tmp_path, capsys):
+def test_training_resumes_before_damaged_checkpoints(tmp_path, capsys):
     run = TinyRun(tmp_path)
     train(run, train_steps=6, save_steps=2)
     sound = weights(run, 6)
@@ -300,9 +300,7 @@ def test_damaged_checkpoints_are_set_aside_for_the_one_before(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_nothing_is_set_aside_where_all_checkpoints_are_damaged(
-    tmp_path, count
-):
+def test_no_checkpoint_is_set_aside_if_all_are_damaged(tmp_path, count):
     run = TinyRun(tmp_path)
     train(run, train_steps=2 * count, save_steps=2)
     _damage(run, *steps(run))
@@ -311,9 +309,7 @@ def test_nothing_is_set_aside_where_all_checkpoints_are_damaged(
     assert steps(run) == [2, 4][:count]
 
 
-def test_a_checkpoint_that_may_be_sound_is_never_set_aside(
-    tmp_path, monkeypatch
-):
+def test_unreadable_checkpoint_is_not_set_aside(tmp_path, monkeypatch):
     run = TinyRun(tmp_path)
     train(run, train_steps=4, save_steps=2)
 
@@ -327,7 +323,7 @@ def test_a_checkpoint_that_may_be_sound_is_never_set_aside(
 
 
 @pytest.mark.parametrize("left", ["nothing", "a link", "a folder"])
-def test_lost_checkpoints_do_not_start_the_run_over(tmp_path, left):
+def test_run_with_lost_checkpoints_does_not_start_over(tmp_path, left):
     run = TinyRun(tmp_path / "run")
     train(run, train_steps=2)
     before = metrics(run)
@@ -341,7 +337,7 @@ def test_lost_checkpoints_do_not_start_the_run_over(tmp_path, left):
     assert metrics(run) == before
 
 
-def test_a_run_that_saved_nothing_starts_over_and_keeps_its_metrics(tmp_path):
+def test_run_without_checkpoints_starts_over_and_keeps_metrics(tmp_path):
     run = TinyRun(tmp_path)
 
     def fail(epoch, number):
@@ -368,7 +364,7 @@ def test_bfloat16_trains_float32_weights(tmp_path):
 
 
 @pytest.mark.parametrize("packing", [False, True])
-def test_a_dry_run_measures_the_largest_batch(packing):
+def test_dry_run_measures_the_largest_batch(packing):
     hparams = tiny_hparams(max_length=16, packing=packing)
     sizes = (VOCAB_SIZE, VOCAB_SIZE)
     report = measure_update(hparams, sizes, TrainingOptions(train_steps=6))

@@ -1,4 +1,4 @@
-"""Updates: the same on any number of replicas and however they are split."""
+"""Updates are equal for any number of replicas, passes and slices."""
 
 import functools
 
@@ -13,17 +13,17 @@ from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.trainer import seed_everything
 from t2t_lite.training.update import Updater
 
-# Before anything runs on TensorFlow's devices, for the tests of replicas.
+# Create the devices of the replicas before TensorFlow initializes.
 choose_strategy(replicas=3)
 
-OTHERS = {
+VARIANTS = {
     "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
     "adafactor": {"optimizer": "adafactor"},
     "clipped": {"clip_norm": 0.05},
     "averaged": {"ema_decay": 0.9},
 }
-# All at once, and a part of the model that does not train.
-FREEZING = {**OTHERS["adamw"], **OTHERS["clipped"], **OTHERS["averaged"]}
+# These options together, for tests with frozen weights.
+FREEZING = {**VARIANTS["adamw"], **VARIANTS["clipped"], **VARIANTS["averaged"]}
 
 
 def _updater(
@@ -47,8 +47,8 @@ def _batches(step):
     return [batch(1, 0, 3 * step + number) for number in range(3)]
 
 
-def _all_of(model, updater):
-    """All variables by name."""
+def _all_variables(model, updater):
+    """Return all variables by name."""
     variables = {v.path: v.value for v in model.weights} | updater.tensors()
     averages = updater.averages().items()
     variables |= {f"average/{path}": average for path, average in averages}
@@ -57,13 +57,13 @@ def _all_of(model, updater):
 
 @functools.cache
 def _after(replicas, updates, name=None):
-    """All variables after some updates, and the norms of these."""
-    model, updater = _updater(replicas, **OTHERS.get(name, {}))
+    """Return all variables after some updates, and the gradient norms."""
+    model, updater = _updater(replicas, **VARIANTS.get(name, {}))
     norms = [
         updater.update(_batches(step), step).read().gradient_norm
         for step in range(1, updates + 1)
     ]
-    return _all_of(model, updater), norms
+    return _all_variables(model, updater), norms
 
 
 def _assert_equal(ours, theirs, within=0.0):
@@ -74,7 +74,7 @@ def _assert_equal(ours, theirs, within=0.0):
         )
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_updates_on_replicas_equal_updates_on_one(name):
     one, norms_of_one = _after(1, 4, name)
     three, norms = _after(3, 4, name)
@@ -82,24 +82,24 @@ def test_updates_on_replicas_equal_updates_on_one(name):
     np.testing.assert_allclose(norms, norms_of_one, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_an_update_of_one_pass_equals_one_that_sums_passes(name):
+@pytest.mark.parametrize("name", VARIANTS)
+def test_update_of_one_pass_equals_one_that_sums_passes(name):
     results = []
     for count in (1, 3):
         model, updater = _updater(
-            1, gradient_accumulation_steps=count, **OTHERS[name]
+            1, gradient_accumulation_steps=count, **VARIANTS[name]
         )
         stats = [updater.update(_batches(s)[:1], s).read() for s in (1, 2)]
-        results.append((_all_of(model, updater), stats))
+        results.append((_all_variables(model, updater), stats))
     (alone, stats), (summed, other_stats) = results
     assert stats == other_stats
     _assert_equal(alone, summed)
 
 
-def test_adams_mean_of_a_clipped_gradient_has_the_norm_it_is_clipped_to():
+def test_adam_gets_the_clipped_gradient():
     clipped, norms = _after(1, 1, "clipped")
     free, unclipped_norms = _after(1, 1)
-    # What is reported is the norm before it was clipped.
+    # The reported norm is that before clipping.
     assert norms == unclipped_norms
     assert norms[0] > 0.05
 
@@ -107,17 +107,17 @@ def test_adams_mean_of_a_clipped_gradient_has_the_norm_it_is_clipped_to():
         means = [v for name, v in values.items() if "adam/mean" in name]
         return np.sqrt(sum(np.sum(mean**2) for mean in means))
 
-    # The first mean is a tenth of the gradient.
+    # Adam's first mean is a tenth of the gradient.
     assert norm(clipped) == pytest.approx(0.1 * 0.05, rel=1e-4)
     assert norm(free) == pytest.approx(0.1 * norms[0], rel=1e-4)
-    # A gradient below the norm is left alone.
+    # A gradient with a smaller norm is not clipped.
     model, updater = _updater(1, clip_norm=2 * norms[0])
     updater.update(_batches(1), 1)
-    _assert_equal(_all_of(model, updater), free)
+    _assert_equal(_all_variables(model, updater), free)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
-def test_frozen_weights_have_no_state_and_do_not_move(replicas):
+def test_frozen_weights_have_no_state_and_do_not_change(replicas):
     model, updater = _updater(replicas, ["target"], **FREEZING)
     before = {v.path: v.numpy() for v in model.weights}
     norms = [
@@ -132,33 +132,31 @@ def test_frozen_weights_have_no_state_and_do_not_move(replicas):
     assert not any("toy/target" in name for name in updater.tensors())
     assert "toy/target" not in updater.averages()
     assert updater.trained_parameters == 2 * VOCAB_SIZE * 8
-    assert norms[0] < _after(1, 1)[1][0]  # the norm is of what trains
+    assert norms[0] < _after(1, 1)[1][0]  # frozen weights do not count
 
 
-class _Bad(ToyModel):
+class _InfiniteLoss(ToyModel):
     def loss_sum(self, features, label_smoothing=0.0, seed=None):
         loss, tokens = super().loss_sum(features, label_smoothing, seed)
         return loss * np.inf, tokens
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize(("replicas", "passes"), [(1, 1), (1, 3), (2, 3)])
-def test_an_update_that_is_not_finite_leaves_all_as_it_was(
-    name, replicas, passes
-):
+def test_non_finite_update_changes_nothing(name, replicas, passes):
     model, updater = _updater(
         replicas,
-        make_model=_Bad,
+        make_model=_InfiniteLoss,
         gradient_accumulation_steps=passes,
-        **OTHERS[name],
+        **VARIANTS[name],
     )
-    before = _all_of(model, updater)
+    before = _all_variables(model, updater)
     assert updater.update(_batches(1)[:passes], 1).read().skipped == 1
-    _assert_equal(_all_of(model, updater), before)
+    _assert_equal(_all_variables(model, updater), before)
 
 
 def _transformer_after(replicas, **options):
-    """The variables after two updates, and the results of the second one."""
+    """Return the variables after two updates, and the second one's stats."""
     model, updater = _updater(
         replicas,
         make_model=Transformer,
@@ -168,13 +166,13 @@ def _transformer_after(replicas, **options):
     )
     for step in (1, 2):
         stats = updater.update(_batches(step), step).read()
-    return _all_of(model, updater), stats
+    return _all_variables(model, updater), stats
 
 
 @pytest.mark.parametrize(
     "replicas", [1, pytest.param(2, marks=pytest.mark.slow)]
 )
-def test_recomputing_gives_the_same_updates(replicas):
+def test_gradient_checkpointing_gives_the_same_updates(replicas):
     ours, stats = _transformer_after(replicas, gradient_checkpointing=True)
     theirs, other_stats = _transformer_after(1)
     np.testing.assert_allclose(stats, other_stats, rtol=1e-5)
@@ -182,7 +180,7 @@ def test_recomputing_gives_the_same_updates(replicas):
 
 
 def _rows(count, width=5):
-    """Sentences of several lengths, as features."""
+    """Return sentences of several lengths as features."""
     random = np.random.default_rng(count)
     ids = random.integers(2, VOCAB_SIZE, (count, width)).astype(np.int32)
     for row, line in enumerate(ids):
@@ -193,9 +191,7 @@ def _rows(count, width=5):
 @pytest.mark.parametrize(
     ("rows", "packing"), [(1, False), (2, False), (5, False), (4, True)]
 )
-def test_halves_of_a_pass_drop_the_same_units_and_sum_to_it(
-    monkeypatch, rows, packing
-):
+def test_slices_of_a_pass_sum_to_the_whole_pass(monkeypatch, rows, packing):
     features = _rows(rows)
     if packing:
         parts = [packed(_rows(count)) for count in (4, 4, 4)]

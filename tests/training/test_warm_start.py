@@ -1,4 +1,4 @@
-"""A new run begins with the weights of another one."""
+"""Initialization of a new run with the weights of another one."""
 
 import json
 import re
@@ -24,7 +24,7 @@ class OtherWords(Words):
 
 @pytest.fixture
 def begin(forget_plugins, tmp_path):
-    """Makes a run, on the weights of another one if the options say so."""
+    """Return a function that creates a run, with `init_from` if given."""
     register_problem("initial_words")(Words)
     register_problem("initial_other_words")(OtherWords)
 
@@ -47,54 +47,54 @@ def begin(forget_plugins, tmp_path):
 
 
 def _save(run, step=7):
-    """Saves the run's first weights; gives them by name."""
+    """Save the initial weights of a run and return them by name."""
     tensors = checkpoints.model_tensors(run.model())
     checkpoints.save(run.checkpoints_dir, tensors, {"step": step})
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def _loaded(run):
-    """The weights that a run begins with, and those it would have drawn."""
+    """Return the loaded weights, and the random ones that they replace."""
     model = run.model()
-    drawn = {n: v.numpy() for n, v in checkpoints.model_tensors(model).items()}
+    fresh = {n: v.numpy() for n, v in checkpoints.model_tensors(model).items()}
     load_initial_weights(run, model)
     tensors = checkpoints.model_tensors(model)
-    return {name: tensor.numpy() for name, tensor in tensors.items()}, drawn
+    return {name: tensor.numpy() for name, tensor in tensors.items()}, fresh
 
 
-def test_a_run_of_the_same_vocabulary_begins_with_all_weights(begin):
-    there = begin("old")
-    saved = _save(there)
-    # Dropout is no size, and depths that are given may be those of before.
-    here = begin(
+def test_run_with_the_same_vocabulary_loads_all_weights(begin):
+    old = begin("old")
+    saved = _save(old)
+    # Dropout is not a size, and a key_depth of 4 is the default here.
+    new = begin(
         "new",
-        init_from=there.output_dir,
+        init_from=old.output_dir,
         hparams=HPARAMS.replace(residual_dropout=0.3, key_depth=4),
     )
-    loaded, _ = _loaded(here)
+    loaded, _ = _loaded(new)
     for name, value in saved.items():
         np.testing.assert_array_equal(loaded[name], value)
-    source = here.config["initialized_from"]
-    assert source["run"] == str(there.output_dir)
+    source = new.config["initialized_from"]
+    assert source["run"] == str(old.output_dir)
     assert source["step"] == 7
-    found = checkpoints.list_checkpoints(there.checkpoints_dir)[0]
+    found = checkpoints.list_checkpoints(old.checkpoints_dir)[0]
     assert source["checksum"] == found.checksum
 
 
-def test_a_checkpoint_is_taken_as_it_is_named(begin):
-    there = begin("old")
-    _save(there, 7)
-    first = checkpoints.list_checkpoints(there.checkpoints_dir)[0]
-    _save(there, 9)
-    here = begin("new", init_from=first.path)
-    assert here.config["initialized_from"]["step"] == 7
+def test_init_from_may_be_a_checkpoint(begin):
+    old = begin("old")
+    _save(old, 7)
+    first = checkpoints.list_checkpoints(old.checkpoints_dir)[0]
+    _save(old, 9)
+    new = begin("new", init_from=first.path)
+    assert new.config["initialized_from"]["step"] == 7
 
 
-def test_another_vocabulary_is_refused_with_what_to_do(begin):
-    there = begin("old")
-    _save(there)
+def test_another_vocabulary_is_refused(begin):
+    old = begin("old")
+    _save(old)
     with pytest.raises(UsageError, match="vocabulary of"):
-        begin("new", "other_words", init_from=there.output_dir)
+        begin("new", "other_words", init_from=old.output_dir)
 
 
 @pytest.mark.parametrize(
@@ -107,46 +107,44 @@ def test_another_vocabulary_is_refused_with_what_to_do(begin):
         ({"position_encoding": "learned"}, {"max_length": 64}),
     ],
 )
-def test_sizes_that_differ_are_named(begin, base, changes):
+def test_different_sizes_are_named_in_the_error(begin, base, changes):
     base = HPARAMS.replace(**base)
-    there = begin("old", hparams=base)
-    _save(there)
+    old = begin("old", hparams=base)
+    _save(old)
     with pytest.raises(UsageError) as error:
-        begin(
-            "new", init_from=there.output_dir, hparams=base.replace(**changes)
-        )
+        begin("new", init_from=old.output_dir, hparams=base.replace(**changes))
     for name, value in changes.items():
         assert re.search(f"{name} is \\S+ there and {value} here", str(error))
 
 
-def test_a_refused_beginning_leaves_no_run(begin, tmp_path):
+def test_refused_warm_start_creates_no_run(begin, tmp_path):
     for options in ({"init_from": tmp_path}, {"freeze": "encodr"}):
         with pytest.raises(UsageError):
             begin("new", **options)
     assert not (tmp_path / "new").exists()
 
 
-def test_weights_that_changed_before_they_were_loaded_are_refused(begin):
-    there = begin("old")
-    _save(there)
-    here = begin("new", init_from=there.output_dir)
-    shutil.rmtree(there.checkpoints_dir)
+def test_weights_that_changed_before_loading_are_refused(begin):
+    old = begin("old")
+    _save(old)
+    new = begin("new", init_from=old.output_dir)
+    shutil.rmtree(old.checkpoints_dir)
     with pytest.raises(T2TLiteError, match="is missing or has changed"):
-        load_initial_weights(here, here.model())
+        load_initial_weights(new, new.model())
 
 
-def test_a_run_that_is_there_began_as_it_began(begin, tmp_path):
-    there = begin("old")
-    _save(there)
-    begin("new", init_from=there.output_dir)
-    shutil.rmtree(there.output_dir)  # not needed any more
+def test_init_from_of_an_existing_run_cannot_change(begin, tmp_path):
+    old = begin("old")
+    _save(old)
+    begin("new", init_from=old.output_dir)
+    shutil.rmtree(old.output_dir)  # no longer needed
     config = find_config(tmp_path / "new")
 
     def facts(init_from):
         options = TrainingOptions(init_from=init_from)
         return check_warm_start(options, None, HPARAMS, tmp_path, config)
 
-    assert facts(there.output_dir) == facts(None) == {}
+    assert facts(old.output_dir) == facts(None) == {}
     with pytest.raises(T2TLiteError, match="init_from.*/other"):
         facts("/other")
 
@@ -180,13 +178,13 @@ def test_fine_tuning_by_command(tiny_run, tiny_flags, run_command, tmp_path):
     words = config["conditions"]["command"]
     assert f"--init_from={source / 'checkpoints' / name}" in words
     assert "--freeze=embeddings,encoder" in words
-    # The same command goes on, and needs the other run no more.
+    # The same command resumes and no longer needs the other run.
     shutil.rmtree(source)
     code, out, err = run_command("trainer", *flags, "--train_steps=3")
     assert code == 0, err
     assert "step: 3\n" in out
     assert "Initializing from" not in err
-    # What is frozen makes the run the run it is.
+    # A run cannot change its frozen weights.
     code, out, err = run_command("trainer", *flags[:-1], "--train_steps=4")
     assert code == 1
     assert "freeze is 'embeddings,encoder' there and absent here" in err

@@ -1,4 +1,4 @@
-"""What all commands share: flags, errors, exit codes, signals, streams."""
+"""Features of all commands: flags, errors, exit codes, signals, streams."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def parser():
 
 @pytest.fixture
 def run(capsys):
-    """The exit code and stderr of a command without results."""
+    """Return a function that runs a command: (exit code, stderr)."""
 
     def run(body, *argv, add_flags=add_flags):
         code = Command("t2t-lite-test", "Tests.", add_flags, body)(argv)
@@ -41,7 +41,7 @@ def run(capsys):
 
 
 @pytest.mark.parametrize("argv", [["--train_steps=3"], ["--train_steps", "3"]])
-def test_both_ways_to_give_a_flag_work(parser, argv):
+def test_a_flag_value_follows_an_equals_sign_or_a_space(parser, argv):
     assert parser.parse_args(argv).train_steps == 3
 
 
@@ -49,7 +49,7 @@ def test_both_ways_to_give_a_flag_work(parser, argv):
     ("argv", "words"),
     [
         (["--train_step=3"], ["--train_step.", "--train_steps"]),
-        (["--data=x"], ["--data.", "--data_dir"]),  # a prefix is another flag
+        (["--data=x"], ["--data.", "--data_dir"]),  # a prefix is not enough
         (["--train_steps=0"], ["--train_steps", "'0'"]),
         (["--train_steps=many"], ["--train_steps", "'many'"]),
         (["--alpha=nan"], ["--alpha", "'nan'"]),
@@ -64,7 +64,7 @@ def test_wrong_flag_is_one_line_and_exit_code_2(run, argv, words):
     assert all(word in err for word in words)
 
 
-def test_an_unknown_flag_is_named_before_what_it_may_have_left_out(run):
+def test_an_unknown_flag_is_reported_before_a_missing_argument(run):
     def add_run(parser):
         parser.add_argument("run", metavar="RUN")
 
@@ -74,7 +74,7 @@ def test_an_unknown_flag_is_named_before_what_it_may_have_left_out(run):
     assert "'b'" in run(print, "--", "--a", "b", add_flags=add_run)[1]
 
 
-def test_help_names_defaults_but_no_none(parser):
+def test_help_shows_defaults_except_none(parser):
     with pytest.raises(SystemExit) as caught:
         parser.parse_args(["--help"])
     assert caught.value.code == 0
@@ -106,8 +106,8 @@ def test_errors_become_one_line_and_an_exit_code(run, error, code, words):
 
 
 @pytest.mark.parametrize("word", ["0", "", "'done'"])
-def test_code_that_exits_is_an_error_with_its_line(run, tmp_path, word):
-    """As a script does at its end; the work is not done then."""
+def test_sys_exit_in_user_code_is_an_error_with_its_line(run, tmp_path, word):
+    """Raise an error even for status 0, because the command is incomplete."""
     file = tmp_path / "usr_script.py"
     code = compile(f"import sys\nsys.exit({word})\n", str(file), "exec")
     got, err = run(lambda args: exec(code, {}))
@@ -128,7 +128,7 @@ COMMAND = (
 
 
 def python(code):
-    """Run code as a process of its own."""
+    """Run code in a separate process."""
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
     )
@@ -148,7 +148,7 @@ def test_ctrl_c_while_a_command_is_imported_is_one_line(error, code, words):
     assert ("Traceback" in ran.stderr) == (code == 1)
 
 
-def test_a_program_that_imports_commands_keeps_its_hook():
+def test_a_program_that_imports_commands_keeps_its_excepthook():
     ran = python(
         "import sys, t2t_lite.bin\n"
         "assert sys.excepthook is sys.__excepthook__\n"
@@ -175,7 +175,7 @@ def test_ctrl_c_does_not_wait_for_other_threads():
 @pytest.mark.parametrize(
     "work", ["hashlib.pbkdf2_hmac('sha256', b'', b'', 2**30)", "time.sleep(60)"]
 )
-def test_a_signal_ends_work_in_python_and_in_other_code(number, name, work):
+def test_a_signal_ends_a_sleep_and_native_code(number, name, work):
     ran = python(
         f"{COMMAND}"
         "def body(args):\n"
@@ -190,7 +190,7 @@ def test_a_signal_ends_work_in_python_and_in_other_code(number, name, work):
     assert name in line
 
 
-def test_work_has_a_result_or_an_error_and_leaves_signals_as_they_were():
+def test_interruptible_returns_or_raises_and_restores_signals():
     before = signal.getsignal(signal.SIGINT)
     assert command.interruptible(lambda: 7, signal.SIGINT) == 7
     with pytest.raises(ZeroDivisionError):
@@ -198,7 +198,7 @@ def test_work_has_a_result_or_an_error_and_leaves_signals_as_they_were():
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_a_reader_that_leaves_early_is_not_an_error():
+def test_a_closed_output_pipe_is_not_an_error():
     code = (
         f"{COMMAND}"
         "def body(args):\n"
@@ -224,7 +224,7 @@ def test_a_reader_that_leaves_early_is_not_an_error():
         ("2>&-", ""),
     ],
 )
-def test_a_closed_stream_is_one_line(closed, word, tiny_run):
+def test_a_closed_stream_causes_no_traceback(closed, word, tiny_run):
     done = subprocess.run(
         f"{sys.executable} -m t2t_lite.bin.main decoder "
         f"--output_dir={tiny_run} {closed}",
@@ -238,17 +238,17 @@ def test_a_closed_stream_is_one_line(closed, word, tiny_run):
     assert done.returncode == (1 if word else 0)
 
 
-def test_a_flag_given_twice_is_an_error_or_one_list(parser):
-    twice = ["--freeze=a", "--freeze", "b", "--", "--freeze=c"]
+def test_a_repeated_flag_is_a_list_or_an_error(parser):
+    argv = ["--freeze=a", "--freeze", "b", "--", "--freeze=c"]
     parser.add_argument("rest", nargs="*")
-    args = parser.parse_args(twice)
+    args = parser.parse_args(argv)
     assert (args.freeze, args.rest) == ("a,b", ["--freeze=c"])
     for words in (["--alpha=1", "--alpha", "2"], ["--dry_run", "--dry_run"]):
         with pytest.raises(UsageError, match=words[0].partition("=")[0]):
             parser.parse_args(words)
 
 
-def test_the_run_is_named_by_problem_and_set(
+def test_problem_and_hparams_set_name_the_folder_of_a_run(
     run_command, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -265,10 +265,10 @@ def test_the_run_is_named_by_problem_and_set(
 
 @pytest.fixture
 def complete(tmp_path):
-    """The words that the shell's Tab offers at the end of a line."""
-    answer = tmp_path / "answer"
+    """Return a function that lists the shell completions of a line."""
+    output = tmp_path / "answer"
 
-    def ask(line):
+    def list_completions(line):
         command, *_ = line.removeprefix("t2t-lite-").split()
         subprocess.run(
             [sys.executable, "-m", "t2t_lite.bin.main", command],
@@ -276,16 +276,16 @@ def complete(tmp_path):
             | {
                 "_ARGCOMPLETE": "1",
                 "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><=;|&(:",  # bash's
-                "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+                "_ARGCOMPLETE_STDOUT_FILENAME": str(output),
                 "_ARGCOMPLETE_IFS": "\n",
                 "COMP_LINE": line,
                 "COMP_POINT": str(len(line)),
             },
             check=True,
         )
-        return [word.strip() for word in answer.read_text().split("\n")]
+        return [word.strip() for word in output.read_text().split("\n")]
 
-    return ask
+    return list_completions
 
 
 def test_flags_are_completed(complete):

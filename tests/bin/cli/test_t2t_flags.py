@@ -1,4 +1,4 @@
-"""A flag, hparam or problem of tensor2tensor is an error that names ours."""
+"""Errors for flags, hparams and problems of tensor2tensor name ours."""
 
 import pytest
 
@@ -26,7 +26,7 @@ import pytest
         ("bleu", "--translation=hypotheses.txt", "--hypothesis"),
     ],
 )
-def test_another_name_is_an_error_that_names_ours(
+def test_the_error_for_a_tensor2tensor_name_has_our_name(
     run_command, command, flag, ours
 ):
     flags = {}

@@ -1,4 +1,4 @@
-"""Beam search on small tables of probabilities, worked by hand or in full."""
+"""Beam search on small tables, compared with manual or exhaustive results."""
 
 import json
 
@@ -37,20 +37,20 @@ def test_beam_one_is_greedy(seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_full_width_beam_finds_all_hypotheses_in_order(seed, alpha):
     table = random_table(seed)
-    # 3 ** 3 live ones and 3 ** 4 at the limit: 81 beams lose nothing.
+    # At most 3 ** 4 = 81 hypotheses are live, so 81 beams lose none.
     found = search_one(table, 4, beam_size=81, alpha=alpha)
     wanted = all_hypotheses(table, 4, alpha)[:81]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
     assert_scores_close([score for _, score in found], [s for _, s in wanted])
 
 
-def two_ways(short, long):
-    """EOS at once with log-prob `short`, or 4 tokens 2 2 2 EOS with `long`."""
+def table_of_two(short, long):
+    """Return a table with log-probs `short` of EOS and `long` of 2 2 2 EOS."""
     table = np.full((4, 3, 3), -30.0)
     table[:, :, 2] = 0.0
     table[0, 0, 1:] = [short, long]
     table[0, 0, 0] = np.log(1 - np.exp(short) - np.exp(long))
-    # The third way, PAD first, is cut in two so that it does not win.
+    # After PAD as the first token all tokens are equal, so it cannot win.
     table[1:, 0, :] = np.log([1 / 3] * 3)
     table[3, 2, :] = [-30.0, 0.0, -30.0]
     return table
@@ -60,7 +60,7 @@ def two_ways(short, long):
 def test_length_penalty_decides_between_short_and_long(alpha, ids):
     # Log-prob -1.0 at length 1 or -1.4 at length 4: -1.0 against -1.4
     # without a penalty, -1.0 against -1.4 / 1.5 = -0.93 with alpha 1.
-    best_ids, score = search_one(two_ways(-1.0, -1.4), 4, 2, alpha)[0]
+    best_ids, score = search_one(table_of_two(-1.0, -1.4), 4, 2, alpha)[0]
     assert best_ids == ids
     assert score == approx_score(-1.0 if alpha == 0 else -1.4 / 1.5)
 
@@ -76,12 +76,12 @@ def test_no_eos_by_the_limit_still_returns_a_hypothesis():
         assert score == approx_score(log_prob / (8 / 6))
 
 
-def test_cut_hypotheses_follow_the_finished_ones():
+def test_truncated_hypotheses_follow_the_finished_ones():
     table = np.full((2, 3, 3), -3.0)
     table[:, :, 2] = 3.0
     table[:, :, 0] = -np.inf
     hypotheses = search_one(table, 2, beam_size=3, alpha=0.0)
-    # EOS at once and 2 EOS finish; 2 2, though likeliest, is cut.
+    # EOS and 2 EOS are finished; 2 2 is truncated, although it is likeliest.
     assert [ids for ids, _ in hypotheses] == [[1], [2, 1], [2, 2]]
     ids, _ = search_one(table, 2, 3, 0.0, num_hypotheses=1)[0]
     assert ids == [1]
@@ -89,7 +89,7 @@ def test_cut_hypotheses_follow_the_finished_ones():
 
 @pytest.mark.parametrize("select_fn", [None, keep_rows])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sentence_alone_equals_itself_in_a_batch(seed, select_fn):
+def test_results_of_a_sentence_do_not_depend_on_the_batch(seed, select_fn):
     tables = np.stack([random_table(seed + 10 * i, 7, 6) for i in range(5)])
     first_ids = [0, 2, 3, 4, 5]
     limits = [7, 1, 0, 4, 6]
@@ -107,19 +107,19 @@ def test_a_sentence_alone_equals_itself_in_a_batch(seed, select_fn):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
-def test_asking_for_fewer_hypotheses_does_not_change_them(seed, alpha):
+def test_requesting_fewer_hypotheses_does_not_change_them(seed, alpha):
     table = random_table(seed, length=8, vocab_size=6)
-    table[:, :, 1] += 1.0  # finish now and then
-    everything = search_one(table, 8, 4, alpha)
+    table[:, :, 1] += 1.0  # so that some hypotheses end early
+    all_four = search_one(table, 8, 4, alpha)
     for count in (1, 2, 3):
         assert (
             search_one(table, 8, 4, alpha, num_hypotheses=count)
-            == (everything[:count])
+            == (all_four[:count])
         )
 
 
 def steps_taken(table, limit, beam_size, alpha, **options):
-    """How many times the search asked for logits."""
+    """Return the number of calls of `step_fn`."""
     steps = []
     table = np.asarray(table, np.float32)
 
@@ -141,32 +141,32 @@ def steps_taken(table, limit, beam_size, alpha, **options):
     return len(steps)
 
 
-def test_search_stops_when_no_better_hypothesis_can_come():
+def test_search_stops_when_no_better_hypothesis_is_possible():
     table = np.zeros((10, 3, 3))
-    table[0, 0] = np.log([0.05, 0.9, 0.05])  # EOS at once: -0.105
-    # Live ones have log-prob -3.0 at best, -3.0 / 2.5 = -1.2 at length 10.
+    table[0, 0] = np.log([0.05, 0.9, 0.05])  # EOS first: log-prob -0.105
+    # Live hypotheses have at most -3.0, so -3.0 / 2.5 = -1.2 at length 10.
     assert steps_taken(table, 10, 2, 1.0, num_hypotheses=1) == 1
     # With alpha 4 the same bound is -3.0 / 2.5 ** 4 = -0.077.
     assert steps_taken(table, 10, 2, 4.0, num_hypotheses=1) > 1
-    # The second hypothesis is still to come.
+    # The second hypothesis is not found yet.
     assert steps_taken(table, 10, 2, 1.0, num_hypotheses=2) > 1
 
 
-def test_bound_uses_each_sentence_s_own_limit():
+def test_bound_uses_the_limit_of_each_sentence():
     table = np.zeros((40, 3, 3))
     table[0, 0] = np.log([0.3, 0.4, 0.3])
     assert steps_taken(table, 2, 2, 1.0, num_hypotheses=1) == 1
     assert steps_taken(table, 40, 2, 1.0, num_hypotheses=1) > 1
 
 
-def test_not_a_number_never_reaches_the_scores():
+def test_scores_are_finite_for_nan_and_infinite_logits():
     table = random_table(0, length=4, vocab_size=5)
     table[2:] = np.nan
     for value in (np.nan, np.inf):
         table[2:] = value
         ids, scores = search_tables(table[None], [0], [4], 3, 0.6)
         assert np.isfinite(scores).all()
-        # What ended before the damage is kept; the rest is marked.
+        # Hypotheses that ended before step 2 are kept; others are impossible.
         assert is_possible(scores[0, 0]) and not is_possible(scores[0, -1])
         np.testing.assert_array_equal(ids[0, -1], 0)
     table[:] = np.nan
@@ -190,7 +190,7 @@ def test_limit_zero_gives_an_empty_hypothesis():
 
 @pytest.mark.parametrize("vocab_size", [10, 2048, 3000, 4099])
 @pytest.mark.parametrize("width", [1, 8])
-def test_wide_rows_give_what_one_sort_would(vocab_size, width):
+def test_best_log_probs_equal_those_of_a_sort(vocab_size, width):
     rng = np.random.default_rng(0)
     logits = rng.normal(0, 3, (6, vocab_size)).astype(np.float32)
     logits[2] = np.round(logits[2])  # ties go to the smaller id
@@ -206,12 +206,12 @@ def test_wide_rows_give_what_one_sort_would(vocab_size, width):
     not T2T_DECODE.exists(), reason="needs ../shared/data/t2t/decode"
 )
 def test_agrees_with_tensor2tensor():
-    """The original's answers, where the stated rules are the same.
+    """Compare with recorded results of tensor2tensor where the rules agree.
 
-    Ours differ on purpose in two things: a hypothesis that is truncated at the
-    limit is scored like any other (the original returns its log-probability
-    without penalty, and only if none finished at all), and a sentence stops
-    only when none of the hypotheses requested can be beaten.
+    Two rules differ on purpose. A hypothesis truncated at the limit is scored
+    like any other; tensor2tensor returns its log-probability without penalty,
+    and only if no hypothesis finished. The search of a sentence stops only when
+    none of the requested hypotheses can be beaten.
     """
     arrays = np.load(T2T_DECODE / "bare_search_table.npz")
     table = arrays[arrays.files[0]]
@@ -225,7 +225,7 @@ def test_agrees_with_tensor2tensor():
         for b, k in np.ndindex(len(first_ids), case["beam"]):
             wanted, score = case["ids"][b][k][1:], case["scores"][b][k]
             if score < -1e6:
-                continue  # a row for which the original has no hypothesis
+                continue  # tensor2tensor has no hypothesis in this row
             if 1 not in wanted:
                 score /= ((5 + len(wanted)) / 6) ** alpha
             ids = list(found[0][b, k][: len(wanted)])

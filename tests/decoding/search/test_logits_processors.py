@@ -1,4 +1,4 @@
-"""Each logits processor against every hypothesis that a small table has."""
+"""Each logits processor, compared with all hypotheses of a small table."""
 
 import numpy as np
 import pytest
@@ -26,12 +26,12 @@ EOS = 1
 
 
 def rows(*tokens):
-    """Return lists of tokens as one int32 array, NO_TOKEN after them."""
+    """Return lists of tokens as one int32 array, padded with NO_TOKEN."""
     width = max(1, *map(len, tokens))
     filled = [[*x, *[NO_TOKEN] * (width - len(x))] for x in tokens]
     return np.array(
         filled, np.int32
-    )  # not a tensor: TensorFlow must not start yet
+    )  # not a tensor, because an import must not start TensorFlow
 
 
 def has(ids, phrase):
@@ -44,7 +44,7 @@ def repeats(ids, size):
     return len(set(grams)) < len(grams)
 
 
-# Processors, and whether they allow ids (up to EOS).
+# Processors, and a predicate: do they allow these ids (up to EOS)?
 CASES = {
     "suppress_tokens": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
     "minimum": ([Suppress([EOS], 2)], lambda ids: EOS not in ids[:2]),
@@ -107,18 +107,18 @@ def assert_finds(wanted, table, beam_size=250, alpha=0.6, **options):
     assert wanted
     found = search_one(table, 5, beam_size, alpha, **options)[: len(wanted)]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-    # The model's own log-probabilities, whatever is forbidden.
+    # Scores use the model's log-probabilities, without renormalization.
     assert_scores_close([x for _, x in found], [x for _, x in wanted])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_full_width_beam_finds_all_that_is_allowed(name):
+def test_full_width_beam_finds_all_allowed_hypotheses(name):
     processors, allowed = CASES[name]
     for seed, alpha in enumerate((0.0, 0.8)):
         table = random_table(seed, length=5)
         wanted = all_hypotheses(table, 5, alpha, allowed)[:240]
         assert_finds(wanted, table, alpha=alpha, processors=processors)
-    # The search for fewer hypotheses ends sooner.
+    # A search for fewer hypotheses ends earlier.
     table[:, :, EOS] += 1.0
     wanted = all_hypotheses(table, 5, 1.5, allowed)[:3]
     assert_finds(
@@ -128,8 +128,8 @@ def test_full_width_beam_finds_all_that_is_allowed(name):
 
 def required(phrases):
     """Return the options of a search for hypotheses with these phrases."""
-    both = RequiredPhrases(phrases, EOS)
-    return {"processors": [both], "selector": both}
+    processor = RequiredPhrases(phrases, EOS)
+    return {"processors": [processor], "selector": processor}
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ def test_full_width_beam_finds_all_with_required_phrases(
 
 
 def test_one_tokenization_of_a_phrase_is_enough():
-    ways = [[[2, 0], [START, 3]], [[3], [START, 0, 2]]]
+    tokenizations = [[[2, 0], [START, 3]], [[3], [START, 0, 2]]]
     options = required(
-        np.stack([rows(*each, [0, 0, 0])[:2] for each in ways])[None]
+        np.stack([rows(*each, [0, 0, 0])[:2] for each in tokenizations])[None]
     )
 
     def allowed(ids):
@@ -183,7 +183,7 @@ def test_one_tokenization_of_a_phrase_is_enough():
         table = random_table(seed, length=5)
         wanted = all_hypotheses(table, 5, 0.6, allowed)
         assert_finds(wanted, table, **options)
-    # In a narrow beam, what the model would never write.
+    # A narrow beam also contains phrases that are very unlikely.
     table[:, :, 2:] -= 12
     table[3:, :, EOS] += 14
     (ids, _), *_ = search_one(table, 5, 4, 0.6, **options)
@@ -192,10 +192,10 @@ def test_one_tokenization_of_a_phrase_is_enough():
 
 @pytest.mark.parametrize("beam_size", [4, 8])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_narrow_beam_meets_what_the_model_dislikes(seed, beam_size):
+def test_a_narrow_beam_contains_unlikely_phrases(seed, beam_size):
     table = random_table(seed, length=12, vocab_size=9)
-    table[:, :, 6:] -= 12  # none of the phrases would come by itself
-    table[8:, :, EOS] += 9  # and then the model wants to end
+    table[:, :, 6:] -= 12  # the phrases are very unlikely
+    table[8:, :, EOS] += 9  # and EOS is very likely from here
     (ids, _), *_ = search_one(
         table, 12, beam_size, 0.6, **required(rows([7, 8], [6])[None, :, None])
     )
@@ -203,7 +203,7 @@ def test_a_narrow_beam_meets_what_the_model_dislikes(seed, beam_size):
     assert has(ids, [7, 8]) and has(ids, [6])
 
 
-def test_a_sentence_without_phrases_is_searched_as_ever():
+def test_a_search_without_phrases_is_unchanged():
     for seed in range(4):
         table = random_table(seed, length=8, vocab_size=7)
         options = required(rows([])[None, :, None])
@@ -211,8 +211,8 @@ def test_a_sentence_without_phrases_is_searched_as_ever():
         assert search_one(table, 8, 4, 0.6, **options) == plain
 
 
-def test_a_phrase_begun_in_vain_is_begun_again():
-    # 2 2 2 0 has 2 2 0 in it, though 2 2 2 breaks off what 2 2 began.
+def test_a_phrase_is_found_after_an_incomplete_match():
+    # 2 2 2 0 contains 2 2 0, although the first match, 2 2, is incomplete.
     table = np.full((6, 4, 4), -9.0)
     for step, token in enumerate([2, 2, 2, 0, EOS]):
         table[step, :, token] = 0.0

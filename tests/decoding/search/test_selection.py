@@ -1,4 +1,4 @@
-"""What is drawn by chance, worked by hand."""
+"""Sampling, compared with results worked out by hand."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ EOS = 1
 
 
 def draw(probabilities, sample_uniforms, **options):
-    """The first token for each uniform number, and its score."""
+    """Return the first token for each uniform number, and its score."""
     rows = len(sample_uniforms)
     with np.errstate(divide="ignore"):
         logits = np.log(np.asarray(probabilities, np.float32))
@@ -41,21 +41,21 @@ def draw(probabilities, sample_uniforms, **options):
     ("options", "sample_uniforms", "ids"),
     [
         ({}, [0.0, 0.49, 0.51, 0.74, 0.76, 0.91], [0, 0, 2, 2, 3, 4]),
-        # 1 / 3 and 2 / 3 of what is left.
+        # Renormalized to 2 / 3 and 1 / 3.
         ({"top_k": 2}, [0.65, 0.67], [0, 2]),
         ({"top_k": 1}, [0.0, 0.99], [0, 0]),
-        # 0.5 does not reach 0.6; with the next it does.
+        # One token has less than 0.6, two have more.
         ({"top_p": 0.6}, [0.65, 0.67, 0.99], [0, 2, 2]),
         ({"top_p": 0.4}, [0.0, 0.99], [0, 0]),
-        # Squared: 0.25, 0.0625, 0.0225, 0.01 of 0.345.
+        # Squared: 0.25, 0.0625, 0.0225 and 0.01, with the sum 0.345.
         ({"temperature": 0.5}, [0.72, 0.73, 0.9, 0.91], [0, 2, 2, 3]),
     ],
 )
-def test_a_token_is_where_the_number_falls(options, sample_uniforms, ids):
+def test_the_uniform_number_selects_the_token(options, sample_uniforms, ids):
     probabilities = [0.5, 1e-30, 0.25, 0.15, 0.1]
     drawn, scores = draw(probabilities, sample_uniforms, **options)
     assert drawn == ids
-    # The score is the model's log-probability, however it was drawn.
+    # The score is the model's log-probability, whatever the options are.
     wanted = np.log([probabilities[i] for i in ids])
     assert_scores_close(scores, wanted)
 
@@ -66,17 +66,17 @@ def test_a_temperature_near_zero_is_greedy():
     np.testing.assert_array_equal(weights, [[0, 1, 0]])
 
 
-def test_what_is_impossible_is_never_drawn():
+def test_impossible_tokens_are_never_drawn():
     sample_uniforms = [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
     drawn, _ = draw([0.0, 0.5, 0.0, 0.5, 0.0], sample_uniforms)
     assert drawn[0] == 1 and drawn[1] in (1, 3) and drawn[2] == 3
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_likeliest_only_is_greedy_search(seed):
+def test_top_k_of_1_is_greedy_search(seed):
     table = random_table(seed, length=6, vocab_size=5)
-    choice = Sample(tf.fill([1, 6], 0.9), top_k=1)
-    ((ids, score),) = search_one(table, 6, 1, 0.0, selector=choice)
+    selector = Sample(tf.fill([1, 6], 0.9), top_k=1)
+    ((ids, score),) = search_one(table, 6, 1, 0.0, selector=selector)
     wanted, log_prob = greedy(table, 6)
     assert ids == wanted
     assert score == approx_score(log_prob)

@@ -1,4 +1,4 @@
-"""tensor2tensor's hparams in ours."""
+"""Conversion of tensor2tensor's hparams to ours."""
 
 import json
 
@@ -42,7 +42,7 @@ RELATIVE = {
     "pos": None,
     "self_attention_type": "dot_product_relative",
 }
-# tensor2tensor's sets, as changes of transformer_base_v1.
+# tensor2tensor's sets, as changes to transformer_base_v1.
 SETS = {
     "transformer_base_v1": {},
     "transformer_base_v2": V2,
@@ -72,18 +72,18 @@ SETS = {
 }
 
 
-def of(name="transformer_base_v1", flags=(), **changes):
+def build(name="transformer_base_v1", flags=(), **changes):
     return hparams_of({**SETS[name], **changes}, dict(flags))
 
 
-def test_flags_say_how_many_gpus_shared_an_update_and_how_it_decoded():
+def test_flags_give_the_number_of_gpus_and_decoding_options():
     flags = {
         "worker_gpu": "8",
         "train_steps": "300",
         "decode_hparams": "beam_size=6,alpha=1.1",
     }
-    found = of(flags=flags.items(), max_length=0)
-    assert found.max_length == 4096  # that of a batch
+    found = build(flags=flags.items(), max_length=0)
+    assert found.max_length == 4096  # batch_size
     assert (found.batch_tokens, found.gradient_accumulation_steps) == (
         8 * 4096,
         8,
@@ -102,7 +102,7 @@ def test_flags_say_how_many_gpus_shared_an_update_and_how_it_decoded():
         ("bottom", {"inputs": "identity"}),
     ],
 )
-def test_what_makes_another_model_is_refused_by_its_name(name, value):
+def test_unsupported_model_value_is_rejected_by_name(name, value):
     for weights_only in (False, True):
         with pytest.raises(UsageError, match=name):
             hparams_of({name: value}, weights_only=weights_only)
@@ -119,7 +119,7 @@ def test_what_makes_another_model_is_refused_by_its_name(name, value):
         ("optimizer_adafactor_beta1", 0.9),
     ],
 )
-def test_what_makes_another_training_is_refused_unless_weights_are_enough(
+def test_unsupported_training_value_is_rejected_unless_weights_only(
     name, value
 ):
     with pytest.raises(UsageError, match=f"{name}.*`weights_only"):
@@ -132,13 +132,13 @@ def test_what_makes_another_training_is_refused_unless_weights_are_enough(
 )
 def test_a_divisor_is_at_least_1(name):
     with pytest.raises(UsageError, match=name.removeprefix("learning_rate_")):
-        of("transformer_base_single_gpu", **{name: 0})
+        build("transformer_base_single_gpu", **{name: 0})
 
 
-def test_two_matrices_of_three_cannot_be_one():
-    assert of(shared_embedding=True).shared_embedding
+def test_shared_embedding_conflicts_with_a_separate_softmax():
+    assert build(shared_embedding=True).shared_embedding
     with pytest.raises(UsageError, match="shared_embedding"):
-        of(shared_embedding=True, shared_embedding_and_softmax_weights=False)
+        build(shared_embedding=True, shared_embedding_and_softmax_weights=False)
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_two_matrices_of_three_cannot_be_one():
         ("rsqrt_hidden_size*rsqrt_decay", [0.125, 0.125, 0.25 * 8**-0.5]),
     ],
 )
-def test_products_of_factors_are_those_worked_by_hand(schedule, expected):
-    found = of(
+def test_schedule_equals_factors_multiplied_by_hand(schedule, expected):
+    found = build(
         learning_rate_schedule=schedule,
         learning_rate_constant=0.5,
         learning_rate_warmup_steps=4,
@@ -185,7 +185,7 @@ def test_rates_are_the_recorded_ones_or_refused():
             assert ours == pytest.approx(rate, rel=1e-6), (name, counter)
         compared += 1
     assert compared == 10
-    assert all(":" in name for name in refused)  # the odd ones
+    assert all(":" in name for name in refused)  # variants of sets
 
 
 @pytest.mark.parametrize(
@@ -201,16 +201,16 @@ def test_rates_are_the_recorded_ones_or_refused():
         ("transformer_relative_big", 8),
     ],
 )
-def test_sets_of_its_names_have_its_values(name, gpus):
+def test_sets_named_as_in_tensor2tensor_have_its_values(name, gpus):
     plugins.load_plugins()
     ours = registry.hparams(name).replace(average_checkpoints=5)
-    assert ours == of(name, {"worker_gpu": str(gpus)})
+    assert ours == build(name, {"worker_gpu": str(gpus)})
 
 
-def test_its_big_set_is_what_the_page_on_moving_says():
+def test_big_set_equals_ours_with_the_documented_override():
     plugins.load_plugins()
     ours = registry.hparams("transformer_big_single_gpu").override(
         "residual_dropout=0.3,warmup_steps=8000,batch_tokens=16384,"
         "gradient_accumulation_steps=8"
     )
-    assert ours == of("transformer_big", {"worker_gpu": "8"})
+    assert ours == build("transformer_big", {"worker_gpu": "8"})

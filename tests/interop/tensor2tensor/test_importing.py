@@ -1,4 +1,4 @@
-"""A checkpoint of tensor2tensor as a run: exact, whole, or refused."""
+"""Import of tensor2tensor checkpoints: exact and complete, or an error."""
 
 import json
 import math
@@ -41,7 +41,7 @@ IDS = np.array([[5, 9, 3, 1, 0], [2, 7, 8, 20, 1]])
 TARGETS = np.array([[9, 4, 1, 0], [6, 13, 25, 1]])
 
 
-def imported(folder, output_dir, vocabulary, hparams=None, **options):
+def import_folder(folder, output_dir, vocabulary, hparams=None, **options):
     """Import a folder; return the result."""
     train_dir = read_train_dir(folder)
     plugins.load_plugins()
@@ -59,7 +59,7 @@ def imported(folder, output_dir, vocabulary, hparams=None, **options):
     )
 
 
-def written(tmp_path, values, variables, **options):
+def write(tmp_path, values, variables, **options):
     folder = tmp_path / "train"
     return folder, write_train_dir(folder, values, variables, **options)
 
@@ -85,11 +85,11 @@ def written(tmp_path, values, variables, **options):
     ],
     ids=lambda changes: ",".join(map(str, changes.values())) or "base_v1",
 )
-def test_an_imported_model_gives_the_logits_of_its_variables(tmp_path, changes):
+def test_imported_model_has_the_logits_of_its_variables(tmp_path, changes):
     values = {**VALUES, **changes}
     variables = variables_of(values, len(PIECES))
-    folder, vocabulary = written(tmp_path, values, variables)
-    run, _ = imported(folder, tmp_path / "run", vocabulary, target_space=3)
+    folder, vocabulary = write(tmp_path, values, variables)
+    run, _ = import_folder(folder, tmp_path / "run", vocabulary, target_space=3)
     model, found = Run.open(run.output_dir).load_model()
     ours = model({"inputs": IDS, "targets": TARGETS}).numpy()
     expected = reference_logits(
@@ -100,13 +100,13 @@ def test_an_imported_model_gives_the_logits_of_its_variables(tmp_path, changes):
     assert found.step == 7
 
 
-def test_adam_goes_on_as_it_was(tmp_path):
+def test_import_restores_the_state_of_adam(tmp_path):
     values = {**VALUES, "optimizer_adam_beta2": 0.98}
     variables = variables_of(values, len(PIECES))
     slots = slots_of(variables, space=5)
     everything = {**variables, **slots, **counters_of(step=40)}
-    folder, vocabulary = written(tmp_path, values, everything, step=40)
-    run, _ = imported(folder, tmp_path / "run", vocabulary)
+    folder, vocabulary = write(tmp_path, values, everything, step=40)
+    run, _ = import_folder(folder, tmp_path / "run", vocabulary)
     assert run.config["imported_from"]["target_space"] == 5
     run = Run.open(run.output_dir)
     state = Trainer(run, TrainingOptions(), choose_strategy())
@@ -115,13 +115,13 @@ def test_adam_goes_on_as_it_was(tmp_path):
     assert (state.step, int(adam.applied)) == (40, 40)
     names = [weight.path for weight in state.model.trainable_variables]
     theirs = "transformer/body/encoder/layer_1/ffn/conv1/kernel"
-    place = names.index(
+    index = names.index(
         "transformer/encoder_layer_1/feed_forward/hidden_kernel"
     )
     for part, slot in (("mean", "Adam"), ("square", "Adam_1")):
         kept = [state[part] for state in adam.state]
         expected = everything[f"training/{theirs}/{slot}"]
-        np.testing.assert_array_equal(kept[place].numpy(), expected)
+        np.testing.assert_array_equal(kept[index].numpy(), expected)
         vector = names.index("transformer/target_space_embedding/vector")
         space = everything[
             f"training/transformer/body/target_space_embedding/kernel/{slot}"
@@ -129,12 +129,12 @@ def test_adam_goes_on_as_it_was(tmp_path):
         np.testing.assert_array_equal(kept[vector].numpy(), space)
 
 
-def test_a_restarted_adam_counts_its_own_updates(tmp_path):
+def test_update_count_of_adam_may_differ_from_global_step(tmp_path):
     variables = variables_of(VALUES, len(PIECES))
     counters = {**counters_of(3), "global_step": np.int64(1000)}
     everything = {**variables, **slots_of(variables), **counters}
-    folder, vocabulary = written(tmp_path, VALUES, everything, step=1000)
-    run, _ = imported(folder, tmp_path / "run", vocabulary)
+    folder, vocabulary = write(tmp_path, VALUES, everything, step=1000)
+    run, _ = import_folder(folder, tmp_path / "run", vocabulary)
     state = Trainer(run, TrainingOptions(), choose_strategy())
     state.restore()
     assert (state.step, int(state.updater.optimizer.applied)) == (1000, 3)
@@ -152,15 +152,15 @@ BIAS = "transformer/body/encoder/layer_0/ffn/conv1/bias"
         (BIAS, np.full(12, np.nan, "f4"), "not finite"),
     ],
 )
-def test_a_foreign_checkpoint_is_one_error_and_nothing_is_written(
+def test_invalid_checkpoint_is_one_error_and_nothing_is_written(
     tmp_path, name, value, message
 ):
     variables = {**variables_of(VALUES, len(PIECES)), name: value}
     variables = {n: v for n, v in variables.items() if v is not None}
-    folder, vocabulary = written(tmp_path, VALUES, variables)
+    folder, vocabulary = write(tmp_path, VALUES, variables)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(T2TLiteError, match=message):
-        imported(folder, tmp_path / "run", vocabulary)
+        import_folder(folder, tmp_path / "run", vocabulary)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -180,30 +180,30 @@ def remove_data(folder):
 def test_a_damaged_checkpoint_is_one_error_and_nothing_is_written(
     tmp_path, damage
 ):
-    folder, vocabulary = written(
+    folder, vocabulary = write(
         tmp_path, VALUES, variables_of(VALUES, len(PIECES))
     )
     damage(folder)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(T2TLiteError) as raised:
-        imported(folder, tmp_path / "run", vocabulary)
+        import_folder(folder, tmp_path / "run", vocabulary)
     assert "damaged" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
+def test_nonempty_output_dir_is_rejected(tmp_path):
     variables = variables_of(VALUES, len(PIECES))
-    folder, vocabulary = written(tmp_path, VALUES, variables)
+    folder, vocabulary = write(tmp_path, VALUES, variables)
     with pytest.raises(UsageError, match="output_dir"):
-        imported(folder, folder, vocabulary)
+        import_folder(folder, folder, vocabulary)
 
 
-def test_a_target_space_that_was_never_trained_is_a_warning(tmp_path):
+def test_untrained_target_space_gives_a_warning(tmp_path):
     variables = variables_of(VALUES, len(PIECES))
     everything = {**variables, **slots_of(variables, space=5)}
-    folder, vocabulary = written(tmp_path, VALUES, everything)
-    run, remarks = imported(
+    folder, vocabulary = write(tmp_path, VALUES, everything)
+    run, remarks = import_folder(
         folder, tmp_path / "run", vocabulary, target_space=4
     )
     assert "warning" in remarks[0] and "5" in remarks[0]
@@ -217,13 +217,13 @@ def test_a_target_space_that_was_never_trained_is_a_warning(tmp_path):
     ("case", "space"), [("tiny", 0), ("base_v3_small", 8), ("relative", 0)]
 )
 def test_logits_are_the_recorded_ones(tmp_path, case, space):
-    """By tensor2tensor itself; see its README beside the files."""
+    """Compare with tensor2tensor; see the README of the recordings."""
     if not RECORDED.is_dir():
         pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
     forward = RECORDED / "forward"
     with np.load(forward / f"{case}.variables.npz") as arrays:
         t2t_train_dir.write_checkpoint(tmp_path / "model.ckpt-1", dict(arrays))
-    run, _ = imported(
+    run, _ = import_folder(
         tmp_path,
         tmp_path / "run",
         RECORDED / "vocab.m30k_ende.1000.subwords",
@@ -246,13 +246,13 @@ def test_logits_are_the_recorded_ones(tmp_path, case, space):
 
 
 def test_decodes_are_the_recorded_ones(tmp_path):
-    """Of a model that tensor2tensor trained: greedy, and beams with alpha."""
+    """Decode a model that tensor2tensor trained, greedily and with a beam."""
     if not RECORDED.is_dir():
         pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
     decode = RECORDED / "decode"
     meta = json.loads((decode / "meta.json").read_text("utf-8"))
     assert meta["config"] == "base_v3_small"
-    run, _ = imported(
+    run, _ = import_folder(
         decode / "ckpt",
         tmp_path / "run",
         RECORDED / "vocab.m30k_ende.1000.subwords",
@@ -273,27 +273,27 @@ def test_decodes_are_the_recorded_ones(tmp_path):
         ):
             found = run.translator(model, **options).translate(sources)
             ours = found["tokens"].numpy()[:, 0]
-            for here, there in zip(ours, arrays[f"{name}.ids"], strict=True):
-                assert here[here > 1].tolist() == there[there > 1].tolist()
+            for own, recorded in zip(ours, arrays[f"{name}.ids"], strict=True):
+                assert own[own > 1].tolist() == recorded[recorded > 1].tolist()
             texts = [text.decode() for text in found["outputs"].numpy()[:, 0]]
             assert texts == meta[f"{name}.text"]
 
 
 def test_twelve_updates_are_the_recorded_ones(tmp_path):
-    """By tensor2tensor's own trainer, from its start and on its batches."""
+    """Train from tensor2tensor's initial weights, on its batches."""
     if not RECORDED.is_dir():
         pytest.skip(f"needs tensor2tensor's recordings in {RECORDED}")
     trace = json.loads((RECORDED / "train/adam_v3.trace.json").read_text())
     with np.load(RECORDED / "train/adam_v3.init.npz") as arrays:
         variables = dict(arrays)
-    # One input of a ReLU is -1.5e-7 in the original. On which side of zero it
-    # falls is rounding; see the README beside the files.
+    # One input of a ReLU is -1.5e-7 in the original, so its sign depends on
+    # rounding; see the README of the recordings.
     bias = "transformer/body/decoder/layer_0/ffn/conv1/bias"
     variables[bias][191] += 3e-7
     t2t_train_dir.write_checkpoint(tmp_path / "model.ckpt-0", variables)
     (tmp_path / "hparams.json").write_text(json.dumps(trace["hparams"]))
     vocabulary = RECORDED / "vocab.m30k_ende.1000.subwords"
-    run, _ = imported(tmp_path, tmp_path / "run", vocabulary)
+    run, _ = import_folder(tmp_path, tmp_path / "run", vocabulary)
     state = Trainer(run, TrainingOptions(), choose_strategy())
     state.restore()
     vocab_size, low = 1000, 0.1 / 999

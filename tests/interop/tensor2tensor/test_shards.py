@@ -1,4 +1,4 @@
-"""Shards of tensor2tensor become data where they lie, or are refused."""
+"""Import of tensor2tensor's shards: in place, or an error."""
 
 import json
 import pathlib
@@ -39,7 +39,7 @@ def own_text(name="digits", imported=VOCABULARY):
     return Text().with_options({"name": name, "imported": imported})
 
 
-def imported(folder, problem=None, vocabulary=None):
+def import_data(folder, problem=None, vocabulary=None):
     problem = problem or own_text()
     vocabulary = vocabulary or [folder / VOCABULARY]
     return problem, import_shards(folder, problem, vocabulary)
@@ -56,7 +56,7 @@ def pairs_in(folder, problem, manifest, split="train"):
 
 
 def rows_of_an_epoch(folder, problem, manifest, width, height=2):
-    """The rows of training with packing: {feature: [ids, pads cut off]}."""
+    """Return the packed rows of an epoch, each as a tuple of its features."""
     batches = pipeline.training_batches(
         folder,
         problem,
@@ -89,10 +89,10 @@ def assert_same_rows(ours, theirs):
     assert sorted(map(key, ours)) == sorted(map(key, theirs))
 
 
-def test_shards_stay_and_a_manifest_comes(tmp_path):
+def test_import_keeps_the_shards_and_writes_a_manifest(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
     before = contents(folder)
-    problem, manifest = imported(folder)
+    problem, manifest = import_data(folder)
     after = contents(folder)
     assert after.keys() - before.keys() == {"digits.manifest.json"}
     assert {name: after[name] for name in before} == before
@@ -106,16 +106,16 @@ def test_shards_stay_and_a_manifest_comes(tmp_path):
     assert pairs_in(folder, problem, manifest) == (
         PAIRS_OF_ROWS[0::2] + PAIRS_OF_ROWS[1::2]
     )
-    # The same again changes nothing that a run would notice.
-    assert imported(folder)[1].digest == manifest.digest
+    # A repeated import gives the same digest.
+    assert import_data(folder)[1].digest == manifest.digest
 
 
-def test_a_vocabulary_from_elsewhere_is_copied_beside(tmp_path):
+def test_vocabulary_is_copied_next_to_the_shards(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
     elsewhere = tmp_path / "files"
     elsewhere.mkdir()
     (folder / VOCABULARY).rename(elsewhere / VOCABULARY)
-    problem, manifest = imported(folder, vocabulary=[elsewhere / VOCABULARY])
+    problem, manifest = import_data(folder, vocabulary=[elsewhere / VOCABULARY])
     assert manifest.vocabulary.keys() == {VOCABULARY}
     assert (
         sha256_of(folder / VOCABULARY)
@@ -124,13 +124,13 @@ def test_a_vocabulary_from_elsewhere_is_copied_beside(tmp_path):
     assert problem.load_encoders(folder)["inputs"].vocab_size == V
 
 
-def test_each_side_may_have_its_vocabulary(tmp_path):
+def test_each_side_may_have_its_own_vocabulary(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
     (folder / "vocab.other.subwords").write_text(
         (folder / VOCABULARY).read_text() + "'d_'\n"
     )
     names = [VOCABULARY, "vocab.other.subwords"]
-    problem, manifest = imported(
+    problem, manifest = import_data(
         folder, own_text(imported=",".join(names)), [folder / n for n in names]
     )
     encoders = problem.load_encoders(folder)
@@ -141,10 +141,10 @@ def test_each_side_may_have_its_vocabulary(tmp_path):
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
     folder = write_shards(tmp_path_factory.mktemp("packed"), ROWS)
-    return folder, *imported(folder)
+    return folder, *import_data(folder)
 
 
-def test_packed_rows_count_as_the_pairs_in_them(packed):
+def test_pairs_in_packed_rows_are_counted(packed):
     folder, problem, manifest = packed
     train = manifest.splits["train"]
     assert (train.examples, train.records) == (5, 3)
@@ -158,14 +158,14 @@ def test_packed_rows_count_as_the_pairs_in_them(packed):
     ]
 
 
-def test_packed_rows_swap_their_sides_in_the_other_direction(packed):
+def test_reversed_problem_swaps_the_sides_of_packed_rows(packed):
     folder, problem, manifest = packed
     rows = rows_of_an_epoch(folder, problem.reverse(), manifest, width=8)
     swapped = [[*row[3:], *row[:3]] for row in rows]
     assert_same_rows(swapped, [padded(row, 8) for row in ROWS])
 
 
-def test_rows_wider_than_max_length_are_left_out_and_told(packed):
+def test_rows_wider_than_max_length_are_skipped_and_reported(packed):
     rows = rows_of_an_epoch(*packed, width=5)
     assert_same_rows(rows, [padded(row, 5) for row in ROWS[1:]])
     folder, problem, manifest = packed
@@ -215,15 +215,15 @@ def change(rows, number, **parts):
         ),
     ],
 )
-def test_a_record_of_another_kind_is_refused(tmp_path, train, place):
-    require_refused(write_shards(tmp_path, train, dev=PAIRS), place)
+def test_invalid_record_is_rejected(tmp_path, train, place):
+    require_error(write_shards(tmp_path, train, dev=PAIRS), place)
 
 
-def require_refused(folder, message, **how):
-    """Asserts the error, and that nothing was written."""
+def require_error(folder, message, **options):
+    """Assert that the import raises an error and writes nothing."""
     before = contents(folder)
     with pytest.raises(T2TLiteError) as error:
-        imported(folder, **how)
+        import_data(folder, **options)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert contents(folder) == before
@@ -269,40 +269,40 @@ def write_text(folder):
         (write_text, "digits-dev-00000-of-00001"),
     ],
 )
-def test_shards_that_are_not_whole_are_refused(tmp_path, harm, message):
+def test_incomplete_shards_are_rejected(tmp_path, harm, message):
     folder = write_shards(tmp_path, PAIRS)
     harm(folder)
-    require_refused(folder, message)
+    require_error(folder, message)
 
 
-def test_another_vocabulary_is_refused(tmp_path):
+def test_wrong_vocabulary_is_rejected(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
     other = tmp_path / "other"
     other.mkdir()
     lines = (folder / VOCABULARY).read_text()
     (other / VOCABULARY).write_text(lines + "'d_'\n")
-    require_refused(
+    require_error(
         folder, str(folder / VOCABULARY), vocabulary=[other / VOCABULARY]
     )
     (folder / VOCABULARY).write_text("no vocabulary\n")
-    require_refused(folder, "is not a vocabulary")
+    require_error(folder, "is not a vocabulary")
 
 
-def test_data_that_was_made_here_is_not_adopted(tmp_path):
+def test_data_of_our_datagen_is_not_imported(tmp_path):
     folder = write_shards(tmp_path, PAIRS)
-    _, manifest = imported(folder)
+    _, manifest = import_data(folder)
     manifest.versions.pop("tensor2tensor")
     manifest.save(folder)
-    require_refused(folder, "`import_shards")
+    require_error(folder, "`import_shards")
 
 
 @needs_recordings
-def test_what_tensor2tensor_wrote_is_read_whole(tmp_path):
+def test_recorded_shards_are_read_completely(tmp_path):
     info = json.loads((RECORDED / "info.json").read_text("utf-8"))
     for name in info["names"]:
         (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
     vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
-    problem, manifest = imported(
+    problem, manifest = import_data(
         tmp_path, own_text("translate_ende_m30k", vocabulary.name), [vocabulary]
     )
     lines = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
@@ -326,30 +326,30 @@ def test_what_tensor2tensor_wrote_is_read_whole(tmp_path):
     ("file", "width"),
     [("pack_L128_s2_q10.jsonl", 128), ("pack_dataset_L96.jsonl", 96)],
 )
-def test_what_tensor2tensor_packed_is_fed_as_it_is(tmp_path, file, width):
+def test_recorded_packed_rows_are_read_unchanged(tmp_path, file, width):
     lines = (RECORDED / file).read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     folder = write_shards(tmp_path, rows)
     vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
-    problem, manifest = imported(
+    problem, manifest = import_data(
         folder, own_text(imported=vocabulary.name), [vocabulary]
     )
     ours = rows_of_an_epoch(folder, problem, manifest, width, height=4)
     assert_same_rows(ours, [padded(row, width) for row in rows])
     pairs = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
-    known = {str(json.loads(pair)["targets"]) for pair in pairs}
+    targets = {str(json.loads(pair)["targets"]) for pair in pairs}
     found = pairs_in(folder, problem, manifest)
-    assert {str(target) for _, target in found} <= known
+    assert {str(target) for _, target in found} <= targets
     assert len(found) == sum(max(r["inputs_segmentation"]) for r in rows)
 
 
-def test_a_registered_problem_adopts_under_its_own_names(tmp_path):
+def test_registered_problem_imports_under_its_own_names(tmp_path):
     from t2t_lite import plugins
 
     plugins.load_plugins()
     problem = registry.problem("multi30k_ende")
     folder = write_shards(tmp_path, PAIRS, name="multi30k_ende")
-    _, manifest = imported(folder, problem)
+    _, manifest = import_data(folder, problem)
     assert manifest.fingerprint == problem.fingerprint()
     assert manifest.vocabulary.keys() == {"multi30k_ende.vocab.4000.model"}
     assert problem.load_encoders(folder)["inputs"].vocab_size == V

@@ -1,4 +1,4 @@
-"""The files of the page name only files of the page."""
+"""References of the page's files, and its content security policy."""
 
 import re
 
@@ -10,17 +10,17 @@ FILES = {file.name: file for file in page.FOLDER.iterdir()}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_names_only_files_of_the_page(name):
+def test_page_file_refers_only_to_page_files(name):
     text = FILES[name].read_text("utf-8")
-    asked = re.findall(r'(?:src|href)="([^"]*)"|@import|url\(', text)
-    asked += re.findall(r'^(?:import|export) .*"\./(.*)"', text, re.MULTILINE)
-    assert {each.removeprefix("page/") for each in asked} <= FILES.keys()
+    urls = re.findall(r'(?:src|href)="([^"]*)"|@import|url\(', text)
+    urls += re.findall(r'^(?:import|export) .*"\./(.*)"', text, re.MULTILINE)
+    assert {each.removeprefix("page/") for each in urls} <= FILES.keys()
     assert set(re.findall(r"https?://[^\"\s]*", text)) <= {
         "http://www.w3.org/2000/svg"
     }
 
 
-def test_the_page_may_ask_its_own_server_only():
+def test_policy_allows_only_the_pages_own_server():
     policy = page.HEADERS["Content-Security-Policy"]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules.pop("img-src") == "'self' data:"

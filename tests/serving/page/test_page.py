@@ -25,7 +25,7 @@ def open_page(browser, server):
     return open
 
 
-def test_what_is_typed_is_translated(open_page, browser):
+def test_typed_text_is_translated(open_page, browser):
     page = open_page("ende")
     assert page.texts("h2") == ["English", "German", "Translate a file"]
     page.type(DOGS)
@@ -36,26 +36,26 @@ def test_what_is_typed_is_translated(open_page, browser):
     assert not severe(browser)
 
 
-def test_only_models_and_their_answers_are_asked_for(open_page, browser):
+def test_page_requests_only_the_model_and_translations(open_page, browser):
     page = open_page("ende")
     page.type(DOGS)
     page.words()
-    asked = browser.execute_script(
+    urls = browser.execute_script(
         "return performance.getEntriesByType('resource').map(each =>"
         "  each.name.replace(location.origin, ''))"
     )
-    others = {url for url in asked if not url.startswith("/page/")}
+    others = {url for url in urls if not url.startswith("/page/")}
     assert others == {"/model", "/v1/models/ende:predict"}
 
 
-def test_the_keyboard_alone_reaches_everything(open_page, browser):
+def test_keyboard_reaches_every_control(open_page, browser):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
     page = open_page("ende")
     page.type(DOGS)
     page.words()
-    reached = []  # from the text on
+    reached = []  # after the text field
     while "file" not in reached and len(reached) < 40:
         ActionChains(browser).send_keys(Keys.TAB).perform()
         active = browser.switch_to.active_element
@@ -67,7 +67,7 @@ def test_the_keyboard_alone_reaches_everything(open_page, browser):
     assert reached == [*words, *copy_and_attention, *details, "file"]
 
 
-def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
+def test_translation_of_outdated_text_is_never_shown(open_page, server):
     page = open_page("enfr")
     server.held.add("one")
     page.keep_all_that_is_shown(".translation")
@@ -83,7 +83,7 @@ def test_an_answer_to_what_was_typed_before_never_shows(open_page, server):
     assert "ONE" not in shown
 
 
-def test_the_best_translations_can_be_switched_through(open_page):
+def test_user_can_switch_between_the_best_translations(open_page):
     page = open_page("ende")
     page.type(DOGS)
     expected = list(ANSWERS["ende", DOGS])
@@ -92,21 +92,21 @@ def test_the_best_translations_can_be_switched_through(open_page):
     assert scores == ["−0.31", "−0.75", "−1.13", "−1.50"]
     page.all(".option")[1].click()
     page.translation(expected[1])
-    # And by the keyboard.
+    # The arrow keys switch, too.
     from selenium.webdriver.common.keys import Keys
 
     page.all(".option input")[1].send_keys(Keys.ARROW_DOWN)
     page.translation(expected[2])
 
 
-def test_a_word_shows_what_it_attended_to(open_page, browser):
+def test_selected_word_shows_its_attention_weights(open_page, browser):
     page = open_page("ende")
     page.type(DOGS)
     words = page.words()
     assert [w.text for w in words] == "Zwei Hunde spielen im Schnee .".split()
     assert page.text(".translation") == "Zwei Hunde spielen im Schnee."
 
-    def shares():
+    def weights():
         return [
             float(
                 browser.execute_script(
@@ -118,11 +118,11 @@ def test_a_word_shows_what_it_attended_to(open_page, browser):
             for word in page.all(".source .token")
         ]
 
-    assert sum(shares()) == 0
+    assert sum(weights()) == 0
     words[0].click()
     assert page.texts(".source .strongest") == ["Two"]
-    assert max(shares()) == shares()[0] > 0.5
-    # The arrows lead from word to word, and a reader hears what is shown.
+    assert max(weights()) == weights()[0] > 0.5
+    # Arrow keys move between words; screen readers announce the weights.
     from selenium.webdriver.common.keys import Keys
 
     browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
@@ -130,12 +130,12 @@ def test_a_word_shows_what_it_attended_to(open_page, browser):
     assert page.texts(".source .strongest") == ["dogs"]
     status = browser.find_element("css selector", ".results [role=status]")
     assert status.get_property("textContent").startswith("Hunde: dogs ")
-    # And back: a word of the source shows which words look at it.
+    # A selected source word shows the target words that attend to it.
     page.all(".source .token")[3].click()
     assert page.texts(".translation .strongest") == ["spielen"]
 
 
-def test_the_heads_are_one_click_away(open_page, browser):
+def test_attention_button_shows_the_heads(open_page, browser):
     page = open_page("ende")
     page.type(DOGS)
     page.words()
@@ -154,7 +154,7 @@ def test_the_heads_are_one_click_away(open_page, browser):
     assert not severe(browser)
 
 
-def test_without_the_signature_a_line_says_how_to_get_it(open_page):
+def test_page_explains_how_to_export_attention(open_page):
     page = open_page("enfr")
     page.type(DOGS)
     page.translation(*list(ANSWERS["enfr", DOGS])[:1])
@@ -166,7 +166,7 @@ def test_without_the_signature_a_line_says_how_to_get_it(open_page):
     assert "bleu 27.3 (split test)" in page.text(".about dl")
 
 
-def test_a_tree_is_drawn(open_page, browser):
+def test_parse_tree_is_drawn(open_page, browser):
     page = open_page("trees")
     page.type(OLD_DOG)
     page.wait(lambda: page.all("svg.drawing"))
@@ -176,7 +176,7 @@ def test_a_tree_is_drawn(open_page, browser):
     assert page.texts("svg .label").count("NP") == 2
     assert page.text(".brackets") == TREE
     assert not violations(browser)
-    # What its heads attend to is asked of the tree as the model writes it.
+    # The attention request has the tree in the format of the model.
     page.press("Attention")
     page.wait(lambda: page.all("#lines line"))
     rows = page.texts('g.word[data-side="row"]')
@@ -184,7 +184,7 @@ def test_a_tree_is_drawn(open_page, browser):
 
 
 def _call(page, module, function, *arguments):
-    """What a function of one of the page's modules gives."""
+    """Call a function of one of the page's modules; return its result."""
     return page.browser.execute_async_script(
         "const [file, name, given, done] = arguments;"
         "import(`/page/${file}`).then(module => done(module[name](...given)));",
@@ -194,7 +194,7 @@ def _call(page, module, function, *arguments):
     )
 
 
-def test_what_is_no_tree_is_not_drawn(open_page):
+def test_malformed_tree_is_not_parsed(open_page):
     page = open_page("trees")
     for text in ("", "word", "(S (NP a)", "(S a))", "(S a) (S b)", ")("):
         assert _call(page, "trees.js", "parseTree", text) is None
@@ -215,14 +215,14 @@ SPANS = [
 ]
 
 
-def test_pieces_find_their_spans_in_the_text(open_page):
+def test_find_spans_aligns_pieces_with_the_text(open_page):
     page = open_page("ende")
     for pieces, text, spans in SPANS:
         found = _call(page, "alignment.js", "findSpans", pieces, text)
         assert found == spans
 
 
-def test_each_line_of_a_text_is_an_answer_and_asked_once(open_page, server):
+def test_unchanged_lines_are_not_requested_again(open_page, server):
     page = open_page("enfr")
     page.type("one\ntwo\n\none")
     page.translation("ONE", "TWO", "ONE")
@@ -232,7 +232,7 @@ def test_each_line_of_a_text_is_an_answer_and_asked_once(open_page, server):
     assert texts.count("two") == 1
 
 
-def test_languages_have_their_direction(open_page):
+def test_text_direction_follows_the_language(open_page):
     page = open_page("enar")
     page.type(DOGS)
     page.wait(lambda: page.all(".translation"))
@@ -242,7 +242,7 @@ def test_languages_have_their_direction(open_page):
     assert left.location["x"] > right.location["x"]
 
 
-def test_a_busy_server_is_asked_again_and_a_refusal_shown(open_page, server):
+def test_busy_server_is_retried_and_an_error_is_shown(open_page, server):
     page = open_page("enfr")
     server.busy = 1
     page.type("again")
@@ -250,14 +250,14 @@ def test_a_busy_server_is_asked_again_and_a_refusal_shown(open_page, server):
     assert [texts for *_, texts in server.asked].count(["again"]) == 2
     page.press("Clear")
     page.type(REFUSED)
-    told = "A text may have 1,000 characters."
-    page.wait(lambda: page.text(".results .warning") == told)
+    message = "A text may have 1,000 characters."
+    page.wait(lambda: page.text(".results .warning") == message)
     page.type("!")
     page.translation(f"{REFUSED}!".upper())
     assert not page.all(".results .warning")
 
 
-def test_a_server_without_a_model_says_so_until_there_is_one(open_page, server):
+def test_page_reports_a_missing_model_until_it_is_loaded(open_page, server):
     page = open_page(None)
     assert "No version is loaded." in page.text("#connection-error")
     server.model = "enfr"
@@ -267,7 +267,7 @@ def test_a_server_without_a_model_says_so_until_there_is_one(open_page, server):
     page.translation("ONE")
 
 
-def test_no_text_becomes_part_of_the_page(open_page, browser):
+def test_html_in_a_text_is_not_rendered(open_page, browser):
     page = open_page("enfr")
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     page.type(hostile)
@@ -286,7 +286,7 @@ def _file(folder, lines):
 
 
 def _downloaded(page, folder):
-    """The content of the file that the page offers to save, by its name."""
+    """Download the file that the page offers; return its name and content."""
     folder.mkdir()
     page.browser.execute_cdp_cmd(
         "Browser.setDownloadBehavior",
@@ -299,7 +299,7 @@ def _downloaded(page, folder):
     return saved.name, saved.read_text("utf-8")
 
 
-def test_a_file_comes_back_line_by_line(open_page, server, tmp_path):
+def test_uploaded_file_is_translated_line_by_line(open_page, server, tmp_path):
     page = open_page("ende")
     server.busy = 2
     lines = [*LINES[:20], "", *LINES[20:], ""]
@@ -316,7 +316,7 @@ def test_a_file_comes_back_line_by_line(open_page, server, tmp_path):
     assert max(sizes) == 16 and sum(sizes) == 42 + 2 * 16
 
 
-def test_a_file_can_be_dropped_and_stopped(open_page, server, browser):
+def test_dropped_file_can_be_stopped(open_page, server, browser):
     page = open_page("ende")
     server.held.update(LINES)
     browser.execute_script(
@@ -334,7 +334,7 @@ def test_a_file_can_be_dropped_and_stopped(open_page, server, browser):
     assert not page.all("#download")
 
 
-def test_a_line_that_is_refused_stays_empty(open_page, server, tmp_path):
+def test_rejected_line_stays_empty(open_page, server, tmp_path):
     page = open_page("ende")
     lines = [*LINES[:3], REFUSED, *LINES[3:]]
     page.browser.find_element("id", "file").send_keys(
@@ -353,7 +353,7 @@ def test_a_line_that_is_refused_stays_empty(open_page, server, tmp_path):
 @pytest.mark.parametrize(
     "width,dark", [(320, False), (768, True), (1600, False)]
 )
-def test_nothing_is_cut_off_and_axe_core_finds_nothing_serious(
+def test_layout_fits_the_window_and_has_no_axe_violations(
     open_page, server, browser, width, dark
 ):
     set_screen(browser, width, dark)

@@ -1,4 +1,4 @@
-"""REST and gRPC, asked as a stock client asks."""
+"""The REST and gRPC APIs, as a client of TensorFlow Serving uses them."""
 
 import concurrent.futures
 import json
@@ -37,7 +37,7 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def http(server):
-    def ask(path, body=None, method=None, **headers):
+    def send(path, body=None, method=None, **headers):
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
         url = f"http://127.0.0.1:{server.rest_api_port}{path}"
@@ -48,17 +48,17 @@ def http(server):
         except urllib.error.HTTPError as error:
             return error.code, error.read(), error.headers
 
-    return ask
+    return send
 
 
 @pytest.fixture
 def rest(http):
-    def ask(path, *more, **how):
-        status, body, headers = http(path, *more, **how)
+    def send(path, *args, **options):
+        status, body, headers = http(path, *args, **options)
         assert headers["Content-Type"].startswith("application/json")
         return status, json.loads(body)
 
-    return ask
+    return send
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def stub(channel):
             {"inputs": [{"b64": "w6Q="}, "a"], "signature_name": "letters"},
             {"outputs": [["ä"], ["a"]]},
         ),
-        # As in TensorFlow Serving: white space, and padding or none.
+        # As in TensorFlow Serving: white space, and optional padding.
         (
             {
                 "inputs": [{"b64": x} for x in ("w6Q", " w6\r\nQ=", "YQ", "")],
@@ -115,7 +115,7 @@ def stub(channel):
             },
             {"outputs": ["a+b"]},
         ),
-        # Not UTF-8, and half of a surrogate pair.
+        # Invalid UTF-8, and half of a surrogate pair.
         (
             {"inputs": [{"b64": "/w=="}], "signature_name": "letters"},
             {"outputs": [["\ufffd"]]},
@@ -126,7 +126,7 @@ def stub(channel):
         ),
     ],
 )
-def test_rest_answers_rows_and_columns(rest, body, answer):
+def test_rest_supports_row_and_column_formats(rest, body, answer):
     assert rest(PREDICT, body) == (200, answer)
     assert rest(PREDICT.replace(":", "/versions/1:"), body) == (200, answer)
 
@@ -201,14 +201,14 @@ def test_rest_has_status_and_metadata(rest):
         (PREDICT, {"inputs": ["whisper"]}, 400, "not whisper"),
     ],
 )
-def test_rest_refuses_in_one_line(rest, path, body, status, reason):
+def test_rest_errors_are_one_line(rest, path, body, status, reason):
     found, answer = rest(path, body)
     assert (found, answer.keys()) == (status, {"error"})
     assert reason in answer["error"]
     assert "\n" not in answer["error"] and "Traceback" not in answer["error"]
 
 
-def test_malformed_http_is_refused_without_a_log(server, rest, capfd):
+def test_malformed_http_is_rejected_and_not_logged(server, rest, capfd):
     body = {"instances": ["a secret"]}
     assert rest(PREDICT, body, **{"Content-Encoding": "gzip"})[0] == 400
     address = ("127.0.0.1", server.rest_api_port)
@@ -218,7 +218,7 @@ def test_malformed_http_is_refused_without_a_log(server, rest, capfd):
     assert not capfd.readouterr().err
 
 
-def test_pages_of_other_sites_may_not_ask(rest):
+def test_cross_site_requests_are_rejected(rest):
     for site, status in (("cross-site", 403), ("same-origin", 200)):
         headers = {"Sec-Fetch-Site": site}
         assert rest(PREDICT, {"instances": ["a"]}, **headers)[0] == status
@@ -242,13 +242,13 @@ def test_metrics_count_requests(server, rest):
     before = [metric(server, name) for name in names]
     rest(PREDICT, {"instances": ["a", "b"]})
     rest(PREDICT, {"instances": [1]})
-    risen = [metric(server, n) - b for n, b in zip(names, before, strict=True)]
-    assert (risen[0], risen[2]) == (1, 2)
-    assert risen[1] >= 2
+    added = [metric(server, n) - b for n, b in zip(names, before, strict=True)]
+    assert (added[0], added[2]) == (1, 2)
+    assert added[1] >= 2
     assert metric(server, "t2t_lite_version") == 1
 
 
-def test_grpc_answers_in_the_fields_of_the_stock_server(stub):
+def test_grpc_response_has_the_fields_of_tensorflow_serving(stub):
     response = stub.Predict(predict_request(["hey"], "m"), timeout=30)
     assert response.model_spec.version.value == 1
     assert response.outputs["outputs"].string_val == [b"HEY"]
@@ -259,7 +259,7 @@ def test_grpc_answers_in_the_fields_of_the_stock_server(stub):
     assert joined.string_val == [b"a+b"]
 
 
-def test_grpc_answers_only_the_outputs_of_the_filter(stub):
+def test_grpc_response_has_only_the_filtered_outputs(stub):
     request = predict_request(["a"], "m")
     request.output_filter.append("scores")
     assert set(stub.Predict(request, timeout=30).outputs) == {"scores"}
@@ -284,7 +284,7 @@ def test_grpc_has_status_metadata_and_health(channel, stub):
     assert health.Check(health_pb2.HealthCheckRequest()).status == 1
 
 
-def wrong_requests():
+def bad_requests():
     yield predict_pb2.PredictRequest(), "NOT_FOUND", "m version 1"
     yield predict_request(["a"], "n"), "NOT_FOUND", "got n"
     yield predict_request(["a"], "m", "x"), "FAILED_PRECONDITION", "got x"
@@ -309,8 +309,8 @@ def wrong_requests():
     yield predict_request(["a" * 5000], "m"), "RESOURCE_EXHAUSTED", "larger"
 
 
-@pytest.mark.parametrize(("request_", "code", "reason"), list(wrong_requests()))
-def test_grpc_refuses_in_one_line(stub, request_, code, reason):
+@pytest.mark.parametrize(("request_", "code", "reason"), list(bad_requests()))
+def test_grpc_errors_are_one_line(stub, request_, code, reason):
     start = time.monotonic()
     with pytest.raises(grpc.RpcError) as found:
         stub.Predict(request_, timeout=30)
@@ -320,7 +320,7 @@ def test_grpc_refuses_in_one_line(stub, request_, code, reason):
     assert "\n" not in found.value.details()
 
 
-def test_malformed_protos_and_other_calls_are_refused(channel, stub, capfd):
+def test_malformed_protos_and_other_methods_are_rejected(channel, stub, capfd):
     predict = channel.unary_unary(
         "/tensorflow.serving.PredictionService/Predict"
     )
@@ -334,7 +334,7 @@ def test_malformed_protos_and_other_calls_are_refused(channel, stub, capfd):
 
 
 def test_concurrent_requests_each_get_their_own_answer(rest, stub):
-    def ask(number):
+    def send(number):
         text = f"text {'x' * (number % 90)} {number}"
         if number % 2:
             request = predict_request([text, "b"], "m")
@@ -344,4 +344,4 @@ def test_concurrent_requests_each_get_their_own_answer(rest, stub):
         return rest(PREDICT, body)[1] == {"predictions": [list(text)]}
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        assert all(pool.map(ask, range(200)))
+        assert all(pool.map(send, range(200)))

@@ -1,4 +1,4 @@
-"""Which requests share a batch, and what each of them gets."""
+"""Batching: the requests that share a batch, and their results."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from t2t_lite.serving.server.batching import Batcher
 
 
 class Doubler:
-    """A model that doubles numbers, when it is let."""
+    """A model that doubles numbers once `go` is set."""
 
     def __init__(self):
         self.batches = []
@@ -24,7 +24,7 @@ class Doubler:
         assert self.go.wait(10)
         if -1 in inputs["x"]:
             raise ValueError("no negative numbers")
-        if -2 in inputs["x"]:  # not a row for each text
+        if -2 in inputs["x"]:  # one row for the whole batch
             return {"y": inputs["x"].sum(keepdims=True)}
         return {"y": 2 * inputs["x"]}
 
@@ -33,11 +33,11 @@ def play(requests, **limits):
     """Send requests while the model is busy with the number 0.
 
     Args:
-      requests: numbers, their length or lengths, and the group of each.
-      limits: of the batcher.
+      requests: tuples of numbers, their length or lengths, and a group.
+      limits: options of `ServerOptions`.
 
     Returns:
-      the answer to each, and the batches, without the first.
+      the results of the requests, and all batches except the first.
     """
     model = Doubler()
 
@@ -47,8 +47,8 @@ def play(requests, **limits):
         def send(numbers, length=1, group="g"):
             lengths = np.broadcast_to(np.array(length), len(numbers))
             inputs = {"x": np.array(numbers)}
-            asked = batcher.answer(model, inputs, lengths, group)
-            return asyncio.ensure_future(asked)
+            answer = batcher.answer(model, inputs, lengths, group)
+            return asyncio.ensure_future(answer)
 
         first = send([0])
         await asyncio.to_thread(model.started.wait, 10)
@@ -67,9 +67,9 @@ def play(requests, **limits):
 @pytest.mark.parametrize(
     ("requests", "limits", "batches"),
     [
-        # Those that wait together run together.
+        # Waiting requests share a batch.
         ([([1, 11],), ([2, 12],), ([3, 13],)], {}, [[1, 11, 2, 12, 3, 13]]),
-        # A long text does not run with short ones, and is not forgotten.
+        # Long texts run in a batch of their own after the short ones.
         (
             [([1], 10), ([2], 500), ([3], 20), ([4], 900), ([5], 64), ([6], 1)],
             {},
@@ -81,7 +81,7 @@ def play(requests, **limits):
             {"max_batch_size": 2},
             [[2, 4], [1, 3]],
         ),
-        # Different groups, or none, are not joined.
+        # Requests of different groups, or without a group, are not joined.
         (
             [([n], 1, group) for n, group in enumerate("ab", 1)]
             + [([3], 1, None), ([4], 1, None), ([5], 1, "a")],
@@ -98,7 +98,7 @@ def test_requests_share_batches(requests, limits, batches):
     assert answers == [[2 * n for n in numbers] for numbers, *_ in requests]
 
 
-def test_no_batch_has_more_rows_than_allowed_and_none_is_lost():
+def test_batches_respect_max_batch_size_and_lose_no_request():
     draw = np.random.default_rng(1)
     requests = [
         (list(range(size)), draw.integers(1, 200, size))
@@ -109,13 +109,13 @@ def test_no_batch_has_more_rows_than_allowed_and_none_is_lost():
     assert max(map(len, batches)) <= 4
 
 
-def test_the_error_of_one_request_is_not_that_of_others():
+def test_error_of_one_request_does_not_fail_the_others():
     answers, _ = play([([1],), ([-1],), ([2],)])
     assert [answers[0], answers[2]] == [[2], [4]]
     assert "no negative" in str(answers[1])
 
 
-def test_outputs_without_a_row_for_each_text_are_computed_alone():
+def test_requests_are_rerun_alone_if_outputs_lack_a_row_per_text():
     answers, batches = play([([-2, 5],), ([2],)])
     assert answers == [[3], [4]]
     assert batches == [[-2, 5, 2], [-2, 5], [2]]

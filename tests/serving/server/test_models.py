@@ -1,4 +1,4 @@
-"""Versions that come, break and go."""
+"""Loading, replacing and removing model versions."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ from t2t_lite.serving.server.requests import ApiError
 
 
 def put(folder, number, text="fine"):
-    """A version as an exporter writes it: renamed when complete."""
+    """Write a version as the exporter does: rename it when complete."""
     hidden = folder / ".hidden"
     hidden.mkdir()
     (hidden / "saved_model.pb").write_text(text)
@@ -48,7 +48,7 @@ def model(tmp_path, log):
     )
 
 
-def test_the_newest_version_is_served_and_then_a_newer_one(tmp_path, model):
+def test_newest_version_is_served_until_a_newer_one_is_added(tmp_path, model):
     put(tmp_path, 1)
     put(tmp_path, 2)
     asyncio.run(model.start())
@@ -59,10 +59,10 @@ def test_the_newest_version_is_served_and_then_a_newer_one(tmp_path, model):
     assert set(states(model)) == {10}
 
 
-def test_the_old_version_answers_while_the_new_one_loads(tmp_path, model):
+def test_old_version_stays_active_while_the_new_one_loads(tmp_path, model):
     began, go = threading.Event(), threading.Event()
 
-    def slowly(folder):
+    def load_slowly(folder):
         began.set()
         assert go.wait(10)
         return load(folder)
@@ -71,7 +71,7 @@ def test_the_old_version_answers_while_the_new_one_loads(tmp_path, model):
         put(tmp_path, 1)
         await model.start()
         put(tmp_path, 2)
-        model.load = slowly
+        model.load = load_slowly
         refreshing = asyncio.create_task(model.refresh())
         await asyncio.to_thread(began.wait, 10)
         assert model.find("m").number == 1
@@ -98,22 +98,20 @@ def test_a_broken_version_is_skipped_until_its_files_change(
     assert model.find("m").metadata == "mended"
 
 
-def test_a_version_that_vanishes_is_served_until_there_is_another(
-    tmp_path, model
-):
+def test_deleted_version_is_served_until_another_is_available(tmp_path, model):
     put(tmp_path, 1)
     newest = put(tmp_path, 2)
     asyncio.run(model.start())
     shutil.rmtree(newest)
     asyncio.run(model.refresh())
-    assert model.find("m").number == 1  # back to the version before
+    assert model.find("m").number == 1  # falls back to the previous version
     shutil.rmtree(tmp_path / "1")
     asyncio.run(model.refresh())
     assert model.find("m").number == 1
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_the_watch_survives_errors_and_a_closed_log(
+def test_version_watcher_survives_errors_and_a_closed_log(
     tmp_path, model, log, closed
 ):
     def write(line):
@@ -140,14 +138,14 @@ def test_the_watch_survives_errors_and_a_closed_log(
 
 
 def test_a_folder_without_a_version_is_an_error(tmp_path, model):
-    (tmp_path / "1").mkdir()  # not complete
+    (tmp_path / "1").mkdir()  # incomplete
     (tmp_path / "notes").mkdir()
-    put(tmp_path, 2**63)  # larger than the protos hold
+    put(tmp_path, 2**63)  # does not fit in int64
     with pytest.raises(T2TLiteError, match="`model_base_path"):
         asyncio.run(model.start())
 
 
-def test_the_command_names_the_version_before_it_loads(tmp_path, run_process):
+def test_command_logs_the_version_before_loading_it(tmp_path, run_process):
     for number in ("3", "20"):
         put(tmp_path, number)
     flags = f"--model_base_path={tmp_path}", "--model_name=m", "--port=0"

@@ -1,4 +1,4 @@
-"""More requests than a server can answer, and its end, over the wire."""
+"""Overload, deadlines, cancellation and shutdown of a running server."""
 
 import concurrent.futures
 import contextlib
@@ -15,7 +15,7 @@ ONE_WAITS = {"workers": 1, "max_batch_size": 1, "max_queue": 1}
 
 
 class Busy:
-    """A server with one worker, which runs the text "a" until it is let."""
+    """A server whose only worker is busy with the text "a" until released."""
 
     def __init__(self, server, stub, held, pool):
         self.server = server
@@ -25,13 +25,13 @@ class Busy:
         assert held.began.wait(30)
 
     def rest(self, text):
-        """The status and the JSON of a request."""
+        """Send a REST request; return the status and the parsed JSON."""
         with contextlib.closing(self.connection(text)) as connection:
             response = connection.getresponse()
             return response.status, json.loads(response.read())
 
     def connection(self, text):
-        """A request that was sent."""
+        """Send a REST request; return its open connection."""
         address = f"127.0.0.1:{self.server.rest_api_port}"
         connection = http.client.HTTPConnection(address, timeout=30)
         body = json.dumps({"inputs": [text]})
@@ -39,7 +39,7 @@ class Busy:
         return connection
 
     def grpc(self, text, seconds=30):
-        """The name of the status of a call."""
+        """Send a gRPC request; return the name of its status code."""
         try:
             self.stub.Predict(predict_request([text], "m"), timeout=seconds)
         except grpc.RpcError as error:
@@ -83,14 +83,14 @@ def busy(tmp_path, pool):
     return start
 
 
-def test_a_full_queue_is_refused_at_once(busy, pool):
+def test_request_to_a_full_queue_is_rejected_immediately(busy, pool):
     with busy() as busy:
         second = pool.submit(busy.grpc, "b")
         busy.waiting(1)
-        # Both are answered while the model still holds all others up.
-        status, told = busy.rest("c")
-        assert (status, told.keys()) == (503, {"error"})
-        assert "queue is full" in told["error"]
+        # Both requests are rejected while the model is still blocked.
+        status, body = busy.rest("c")
+        assert (status, body.keys()) == (503, {"error"})
+        assert "queue is full" in body["error"]
         assert busy.grpc("d") == "RESOURCE_EXHAUSTED"
         busy.held.go.set()
         assert busy.first.result(30) == second.result(30) == "OK"
@@ -98,9 +98,9 @@ def test_a_full_queue_is_refused_at_once(busy, pool):
     assert busy.held.ran == [[b"a"], [b"b"], [b"e"]]
 
 
-def test_what_comes_too_late_is_refused_and_not_computed(busy, pool):
+def test_expired_request_is_rejected_and_not_computed(busy, pool):
     with busy(seconds=0.5) as busy:
-        # The server's own limit.
+        # The deadline of the server, not of the client.
         status, body = busy.rest("b")
         assert status == 504 and "deadline" in body["error"]
         assert busy.first.result(30) == "DEADLINE_EXCEEDED"
@@ -109,18 +109,18 @@ def test_what_comes_too_late_is_refused_and_not_computed(busy, pool):
     assert busy.held.ran == [[b"a"]]
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(busy):
+def test_incomplete_request_body_times_out(busy):
     with busy(seconds=0.5) as busy:
         address = f"127.0.0.1:{busy.server.rest_api_port}"
         connection = http.client.HTTPConnection(address, timeout=30)
         with contextlib.closing(connection):
-            path, more = "/v1/models/m:predict", {"Content-Length": "9"}
-            connection.request("POST", path, b"{", more)
+            path, headers = "/v1/models/m:predict", {"Content-Length": "9"}
+            connection.request("POST", path, b"{", headers)
             response = connection.getresponse()
             assert response.status == 504
 
 
-def test_what_a_client_waits_for_no_more_is_not_computed(busy):
+def test_cancelled_request_is_not_computed(busy):
     with busy() as busy:
         assert busy.grpc("b", seconds=0.3) == "DEADLINE_EXCEEDED"
         busy.waiting(0)
@@ -144,9 +144,7 @@ def test_what_a_client_waits_for_no_more_is_not_computed(busy):
     assert busy.held.ran == [[b"a"]]
 
 
-def test_at_the_end_what_has_begun_is_finished_and_nothing_new_begins(
-    busy, pool
-):
+def test_stopping_server_finishes_requests_and_accepts_no_more(busy, pool):
     with busy() as busy:
         second = pool.submit(busy.rest, "b")
         busy.waiting(1)
@@ -160,7 +158,7 @@ def test_at_the_end_what_has_begun_is_finished_and_nothing_new_begins(
         assert busy.server.finished()
 
 
-def test_at_the_end_a_request_that_takes_too_long_is_abandoned(busy):
+def test_stopping_server_abandons_requests_after_drain_seconds(busy):
     with busy(drain_seconds=0.1) as busy:
         busy.server.stop()
         assert not busy.server.finished()

@@ -15,7 +15,7 @@ from t2t_lite.bin import server as command
 from t2t_lite.errors import T2TLiteError
 
 
-def test_the_command_serves_until_it_is_told_to_stop(tmp_path):
+def test_command_serves_until_sigterm(tmp_path):
     save(tmp_path / "1", warmup=b"hello")
     server = subprocess.Popen(
         [sys.executable, "-m", "t2t_lite.bin.main", "server", "--port=0"]
@@ -66,7 +66,7 @@ def test_a_signal_while_a_model_loads_stops_the_server(
         (["--port=65536"], 2, "--port"),
     ],
 )
-def test_wrong_flags_are_one_clear_error(
+def test_wrong_flags_end_with_a_clear_error(
     tmp_path, capsys, flags, code, message
 ):
     (tmp_path / "saved_model.pb").touch()
@@ -77,7 +77,7 @@ def test_wrong_flags_are_one_clear_error(
 
 
 @pytest.mark.parametrize("flag", ["port", "rest_api_port"])
-def test_a_port_that_is_taken_is_named(tmp_path, flag):
+def test_error_names_a_port_in_use(tmp_path, flag):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
     with socket.create_server(("127.0.0.1", 0)) as taken:
