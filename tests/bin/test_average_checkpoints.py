@@ -13,7 +13,7 @@ def run(tiny_run, tmp_path):
     return copy
 
 
-def test_the_decoder_uses_the_new_average(run_command, run, monkeypatch):
+def test_the_decoder_uses_the_new_average(run_command, run):
     code, out, _ = run_command(
         "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=2"
     )
