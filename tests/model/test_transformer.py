@@ -362,4 +362,4 @@ def test_gradient_checkpointing_reduces_memory():
             pytest.skip("without oneDNN TensorFlow does not count its memory")
         step()
         peaks.append(tf.config.experimental.get_memory_info("CPU:0")["peak"])
-    assert peaks[1] < 0.7 * peaks[0]
+    assert peaks[1] < 0.8 * peaks[0]

@@ -24,7 +24,7 @@ DOCUMENTS = (
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
 )
-# Flags of other programs: pip, tensorboard, Beam's runners and TensorFlow
+# Flags of other programs: pip, tensorboard, argcomplete, Beam and TensorFlow
 # Serving.
 FLAGS_OF_OTHERS = {
     "--allow_version_labels_for_unavailable_models",
@@ -34,6 +34,7 @@ FLAGS_OF_OTHERS = {
     "--constraint",
     "--logdir",
     "--flink_master",
+    "--shell",
     "--parallelism",
 }
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)

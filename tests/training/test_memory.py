@@ -15,19 +15,19 @@ choose_strategy(replicas=3)
 
 
 class _Large(ToyModel):
-    """Model that runs out of memory on more than 16 tokens in one pass."""
+    """Model that runs out of memory on more than 30 tokens in one pass."""
 
     def loss_sum(self, features, label_smoothing=0.0, seed=None):
         def allocate():
             return tf.reduce_sum(tf.random.uniform([2**45]))
 
         loss, tokens = super().loss_sum(features, label_smoothing, seed)
-        large = tf.size(features["inputs"]) > 16
+        large = tf.size(features["inputs"]) > 30  # made-up data has 28
         return loss + tf.cond(large, allocate, lambda: 0.0), tokens
 
 
 def test_too_large_batch_is_refused_and_smaller_ones_fit(tmp_path):
-    # The largest micro-batch has 4 rows of 16 tokens.
+    # The largest micro-batch has 4 rows of 16 tokens, then 1 row.
     sizes = {"make_model": _Large, "batch_tokens": 192, "max_length": 16}
     with pytest.raises(
         T2TLiteError, match="3 x 4 .*gradient_accumulation_steps=6"
