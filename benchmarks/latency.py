@@ -73,18 +73,17 @@ def start_sides(run, folder, transformers):
     python = sys.executable
     prompt = [SCRIPTS / "t2t-lite-decoder", f"--output_dir={run}"]
     prompt.append("--interactive")
-    ctranslate2 = export("ctranslate2")
+    saved_model, ctranslate2 = export("saved_model"), export("ctranslate2")
+    hub = transformers and next(export("huggingface").iterdir())
     sides = {
         "load": Lines(python, "-c", LOAD, run),
         "load, ctranslate2": Lines(python, "-c", LOAD, ctranslate2),
         "prompt": Lines(*prompt),
         "prompt, ctranslate2": Lines(*prompt, "--backend=ctranslate2"),
-        "server": Rest(python, export("saved_model")),
-        "server, ctranslate2": Rest(python, ctranslate2),
+        "server": Rest(python, saved_model),
     }
     if transformers:
-        (version,) = export("huggingface").iterdir()
-        sides["transformers"] = Lines(transformers, "-c", PIPELINE, version)
+        sides["transformers"] = Lines(transformers, "-c", PIPELINE, hub)
     return sides
 
 
