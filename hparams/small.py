@@ -47,7 +47,7 @@ def transformer_multi30k() -> HParams:
     The sizes are common for this corpus (arXiv:2105.14462). That paper's
     post-norm and dropout of 0.3 need about 80 epochs. An hour has 57 epochs;
     pre-norm, less dropout and a cooldown give better results in this time.
-    The length penalty was chosen on dev, for English-German and -French.
+    The length penalty has the best mean dev BLEU of both directions.
     """
     return HParams(
         hidden_size=128,
