@@ -70,7 +70,9 @@ class ServingModule(tf.Module):
     The translator is from `translator_to_serve`, with the same options.
 
     Attributes:
-      answers: a `tf.function` for each signature; its inputs are strings [B].
+      answers: a function for each signature; its inputs are strings [B]. They
+        are traced: `tf.saved_model.save` and the first call would each trace
+        a `tf.function` again.
     """
 
     def __init__(self, translator: Translator, options: ExportOptions):
@@ -98,7 +100,7 @@ class ServingModule(tf.Module):
                 with _use_weights(self.weights, model_weights):
                     return answer(*texts)
 
-            return serve
+            return serve.get_concrete_function()
 
         pair = ("inputs", "targets")
         best, nbest = (_translate(translator, x) for x in (False, True))

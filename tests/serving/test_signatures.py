@@ -36,11 +36,11 @@ def inputs_of(signature):
     return list(signature.structured_input_signature[1])
 
 
-def signatures_of(translator, **options):
-    """Return the signatures of an export with these options."""
+def served_with(translator, **options):
+    """Return the module of an export with these options; it owns weights."""
     options = ExportOptions(**options)
     translator = translator_to_serve(translator, options)
-    return ServingModule(translator, options).answers
+    return ServingModule(translator, options)
 
 
 def test_signatures_have_the_documented_inputs_and_outputs(served):
@@ -171,17 +171,17 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
     translator = random_translator(encoder)
     for weight in translator.model.trainable_variables:
         weight.assign(weight.value * np.nan)
-    answers = signatures_of(translator, attention=True)
-    for name in ("serving_default", "score", "attention"):
-        texts = [tf.constant(["eins", ""])] * len(answers[name].input_signature)
-        for value in answers[name](*texts).values():
+    module = served_with(translator, attention=True)
+    for name, inputs in (("serving_default", 1), ("score", 2), ("attention", 2)):
+        texts = [tf.constant(["eins", ""])] * inputs
+        for value in module.answers[name](*texts).values():
             if value.dtype == tf.float32:
                 assert np.isfinite(value.numpy()).all()
 
 
 def test_shorter_max_length_truncates_like_the_decoder(translator):
-    answer = signatures_of(translator, max_length=3)["serving_default"]
-    found = answer(tf.constant(SOURCES))
+    module = served_with(translator, max_length=3)
+    found = module.answers["serving_default"](tf.constant(SOURCES))
     assert found["cut"].numpy().tolist() == [True, False, True] * 2
     shorter = translator_to_serve(translator, ExportOptions(max_length=3))
     assert [text.decode() for text in found["outputs"].numpy()] == [
@@ -201,7 +201,8 @@ def test_bfloat16_export_equals_a_model_with_rounded_weights(encoder, models):
     one, other = random_translator(encoder), random_translator(encoder, 2)
     if models == 2:
         one.model = Ensemble([one.model, other.model])
-    answers = signatures_of(one, precision="bfloat16")
+    module = served_with(one, precision="bfloat16")
+    answers = module.answers
     texts, pairs = tf.constant(SOURCES), map(tf.constant, (SOURCES, TARGETS))
     found, scored = answers["nbest"](texts), answers["score"](*pairs)
     for weight in one.model.weights:
