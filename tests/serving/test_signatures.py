@@ -172,8 +172,8 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
     for weight in translator.model.trainable_variables:
         weight.assign(weight.value * np.nan)
     module = served_with(translator, attention=True)
-    for name, inputs in (("serving_default", 1), ("score", 2), ("attention", 2)):
-        texts = [tf.constant(["eins", ""])] * inputs
+    for name, sides in (("serving_default", 1), ("score", 2), ("attention", 2)):
+        texts = [tf.constant(["eins", ""])] * sides
         for value in module.answers[name](*texts).values():
             if value.dtype == tf.float32:
                 assert np.isfinite(value.numpy()).all()
