@@ -1,6 +1,5 @@
 """Verification of an export: TensorFlow Serving can run it, outputs agree."""
 
-import contextlib
 import inspect
 import itertools
 import json
@@ -10,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,6 @@ def verify(
             last = ["no message", *filter(None, map(str.strip, lines))][-1]
             raise _failed(f"in a process without t2t-lite: {last}")
         actual = pickle.loads((folder / "outputs.pickle").read_bytes())
-    with _unoptimized_graphs():
         for (signature, inputs), outputs in zip(requests, actual, strict=True):
             texts = [tf.constant(v, tf.string) for v in inputs.values()]
             for name, value in signatures[signature](*texts).items():
@@ -106,20 +104,6 @@ def verify(
                         f"the output {name} of {signature} differs for "
                         f"{str(inputs)[:200]}"
                     )
-
-
-@contextlib.contextmanager
-def _unoptimized_graphs() -> Iterator[None]:
-    """Skip Grappler, which takes seconds for a graph that runs a few times."""
-    before = tf.config.optimizer.get_experimental_options()
-    key = "disable_meta_optimizer"
-    tf.config.optimizer.set_experimental_options({key: True})
-    try:
-        yield
-    finally:
-        tf.config.optimizer.set_experimental_options(
-            {key: before.get(key, False)}
-        )
 
 
 def _run_requests(saved_model: str) -> None:

@@ -36,8 +36,8 @@ def inputs_of(signature):
     return list(signature.structured_input_signature[1])
 
 
-def served_with(translator, **options):
-    """Return the module of an export with these options; it owns weights."""
+def build_module(translator, **options):
+    """Return the module of an export; the caller keeps its weights alive."""
     options = ExportOptions(**options)
     translator = translator_to_serve(translator, options)
     return ServingModule(translator, options)
@@ -171,7 +171,7 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
     translator = random_translator(encoder)
     for weight in translator.model.trainable_variables:
         weight.assign(weight.value * np.nan)
-    module = served_with(translator, attention=True)
+    module = build_module(translator, attention=True)
     for name, sides in (("serving_default", 1), ("score", 2), ("attention", 2)):
         texts = [tf.constant(["eins", ""])] * sides
         for value in module.answers[name](*texts).values():
@@ -180,7 +180,7 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
 
 
 def test_shorter_max_length_truncates_like_the_decoder(translator):
-    module = served_with(translator, max_length=3)
+    module = build_module(translator, max_length=3)
     found = module.answers["serving_default"](tf.constant(SOURCES))
     assert found["cut"].numpy().tolist() == [True, False, True] * 2
     shorter = translator_to_serve(translator, ExportOptions(max_length=3))
@@ -201,7 +201,7 @@ def test_bfloat16_export_equals_a_model_with_rounded_weights(encoder, models):
     one, other = random_translator(encoder), random_translator(encoder, 2)
     if models == 2:
         one.model = Ensemble([one.model, other.model])
-    module = served_with(one, precision="bfloat16")
+    module = build_module(one, precision="bfloat16")
     answers = module.answers
     texts, pairs = tf.constant(SOURCES), map(tf.constant, (SOURCES, TARGETS))
     found, scored = answers["nbest"](texts), answers["score"](*pairs)
