@@ -152,5 +152,5 @@ def is_equal(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
 def _failed(reason: str) -> T2TLiteError:
     return T2TLiteError(
         f"The export and the model disagree: {reason}. Nothing was written. "
-        "Report this as a bug; `noverify` exports without this check."
+        "Report this as a bug."
     )

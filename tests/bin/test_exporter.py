@@ -25,7 +25,6 @@ def test_versions_count_up_and_old_ones_are_removed(
 ):
     folder = tmp_path / "e"
     flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
-    flags.append("--noverify")
     for version in ("1", "2"):
         code, out, err = run_command("exporter", *flags)
         assert (code, out) == (0, f"{folder / version}\n")
@@ -41,9 +40,8 @@ def test_versions_count_up_and_old_ones_are_removed(
 def test_an_export_is_verified_and_contains_its_description(
     run_command, tiny_run, tmp_path
 ):
-    code, out, err = run_command(
-        "exporter", f"--output_dir={tiny_run}", f"--export_dir={tmp_path}"
-    )
+    flags = [f"--output_dir={tiny_run}", f"--export_dir={tmp_path}"]
+    code, out, err = run_command("exporter", *flags, "--verify")
     assert (code, out) == (0, f"{tmp_path / '1'}\n")
     # Four lengths, a batch and an empty batch, for each of 3 signatures.
     assert "18 answers of 3 signatures" in err
@@ -73,7 +71,7 @@ def test_two_exports_of_a_run_are_bitwise_identical(
     for seed in "12":  # seeds of the order of sets
         folder = tmp_path / seed
         flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
-        flags += ["--attention", "--noverify"]
+        flags += ["--attention"]
         environ = {**os.environ, "PYTHONHASHSEED": seed}
         done = run_process("exporter", *flags, env=environ)
         assert done.returncode == 0, done.stderr
@@ -93,7 +91,7 @@ def test_two_exports_of_a_run_are_bitwise_identical(
     [
         (["--format=ctranslate2", "--attention"], 2, ["--attention"]),
         (["--format=ctranslate2", "--warmup=0"], 2, ["--warmup"]),
-        (["--format=ctranslate2", "--noverify"], 2, ["--noverify"]),
+        (["--format=ctranslate2", "--verify"], 2, ["--verify"]),
         (["--format=keras_hub", "--beam_size=2"], 2, ["--beam_size"]),
         (["--warmup=251"], 2, ["--warmup", "250"]),
         (["--keep=0"], 2, ["--keep", "'0'"]),

@@ -173,7 +173,7 @@ def test_card_of_an_export_contains_no_local_path(
     if form == "ctranslate2":
         pytest.importorskip("ctranslate2")
     else:
-        flags += ["--noverify", "--warmup=0"]
+        flags += ["--warmup=0"]
     code, _, err = run_command(
         "exporter", *flags, f"--export_dir={tmp_path / 'export'}"
     )

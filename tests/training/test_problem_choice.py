@@ -258,7 +258,7 @@ def test_code_named_by_a_run_is_never_run(run_of_user, run_command, code):
     for expected, command, *more in (
         [0, "average_checkpoints"],
         [needed, "decoder", f"--decode_from_file={lines}"],
-        [needed, "exporter", "--noverify"],
+        [needed, "exporter"],
         [2, "evaluator"],
         [2, "trainer"],
     ):
