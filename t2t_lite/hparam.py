@@ -166,6 +166,9 @@ class HParams(ModelHParams):
     bpe_dropout: Fraction = _regularization(
         0.0, "of the merges of BPE, in training only (arXiv:1910.13267)"
     )
+    bidirectional_epochs: CountOrZero = _regularization(
+        0, "first epochs with half of the pairs reversed (arXiv:2109.07780)"
+    )
     batch_tokens: Count = _update(
         25000, "positions of an update per side, with padding, on all devices"
     )

@@ -55,6 +55,7 @@ class RunData:
             "seed": config["seed"],
             "packing": hparams.packing,
             "bpe_dropout": hparams.bpe_dropout,
+            "bidirectional_epochs": hparams.bidirectional_epochs,
             "encoders": encoders,
         }
         self._sizes: dict[str, Any] = {
