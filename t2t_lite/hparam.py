@@ -166,14 +166,14 @@ class HParams(ModelHParams):
     bpe_dropout: Fraction = _regularization(
         0.0, "of the merges of BPE, in training only (arXiv:1910.13267)"
     )
-    bidirectional_epochs: CountOrZero = _regularization(
-        0, "first epochs with half of the pairs reversed (arXiv:2109.07780)"
-    )
     batch_tokens: Count = _update(
         25000, "positions of an update per side, with padding, on all devices"
     )
     gradient_accumulation_steps: Count = _update(8, "passes per update")
     packing: bool = _update(False, "several pairs per row; else buckets")
+    bidirectional_epochs: CountOrZero = _update(
+        0, "first epochs with half of the pairs reversed (arXiv:2109.07780)"
+    )
     clip_norm: Positive | None = _update(
         None, "maximum norm of all gradients together, per target token"
     )
