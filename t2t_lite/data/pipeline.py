@@ -237,8 +237,8 @@ def reverse_half(
     """
     if encoders["inputs"] is not encoders["targets"]:
         raise UsageError(
-            "bidirectional_epochs requires a shared vocabulary (got "
-            f"bidirectional_epochs={epochs})."
+            "bidirectional_epochs requires a shared vocabulary: set "
+            f"bidirectional_epochs=0 (got {epochs})."
         )
 
     def choose_rows(number, count):

@@ -189,24 +189,31 @@ class Translator(tf.Module):
         return graph(texts, *(options[name] for name in names))
 
     def graph(
-        self, num_hypotheses: int = 1, names: tuple[str, ...] = ()
+        self, num_hypotheses: int | None = 1, names: tuple[str, ...] = ()
     ) -> Callable:
         """Return the tf.function of `translate`, traced once.
 
         Args:
-          num_hypotheses: N of `translate`.
+          num_hypotheses: N of `translate`; None: an int32 argument after the
+            texts, which sampling and XLA do not support.
           names: request options that follow the texts as arguments, in the
             order of REQUEST_OPTIONS.
         """
         key = (num_hypotheses, names)
         if key not in self._graphs:
             self.check_supported(names)
+            fixed = [] if num_hypotheses is None else [num_hypotheses]
+
+            def translate(texts, *values):
+                count, *others = (*fixed, *values)
+                options = dict(zip(names, others, strict=True))
+                return self._translate(texts, count, options)
+
             self._graphs[key] = tf.function(
-                lambda texts, *values: self._translate(
-                    texts, num_hypotheses, dict(zip(names, values, strict=True))
-                ),
+                translate,
                 input_signature=[
                     tf.TensorSpec([None], tf.string, "inputs"),
+                    *([] if fixed else [tf.TensorSpec([], tf.int32)]),
                     *(REQUEST_OPTIONS[name] for name in names),
                 ],
                 autograph=False,  # AutoGraph takes seconds and has no effect

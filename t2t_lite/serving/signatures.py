@@ -88,6 +88,13 @@ class ServingModule(tf.Module):
         self.encoders = [translator.source_encoder, translator.target_encoder]
         self.constraint = translator.constraint
 
+        def with_weights(answer):
+            def call(*values):
+                with _use_weights(self.weights, model_weights):
+                    return answer(*values)
+
+            return call
+
         def signature(answer: Callable, *inputs: str) -> Callable:
             specs = [tf.TensorSpec([None], tf.string, name) for name in inputs]
 
@@ -97,20 +104,32 @@ class ServingModule(tf.Module):
                     sizes = map(tf.size, (texts[0], other))
                     reason = "each text needs its pair"
                     tf.debugging.assert_equal(*sizes, reason)
-                with _use_weights(self.weights, model_weights):
-                    return answer(*texts)
+                return answer(*texts)
 
             return serve.get_concrete_function()
 
         pair = ("inputs", "targets")
-        best, nbest = (_translate(translator, x) for x in (False, True))
+        graph: Any = translator.graph(None)
+        # Tracing the function again makes the graph use the stored weights. The
+        # signatures share it, because a search takes seconds to trace.
+        search = tf.function(
+            with_weights(graph.python_function),
+            input_signature=[
+                tf.TensorSpec([None], tf.string),
+                tf.TensorSpec([], tf.int32),
+            ],
+            autograph=False,
+        )
+        best, nbest = (_translate(translator, search, x) for x in (False, True))
+        score = with_weights(_score(translator))
         self.answers = {
             "serving_default": signature(best, "inputs"),
             "nbest": signature(nbest, "inputs"),
-            "score": signature(_score(translator), *pair),
+            "score": signature(score, *pair),
         }
         if options.attention:
-            self.answers["attention"] = signature(attention(translator), *pair)
+            weights = with_weights(attention(translator))
+            self.answers["attention"] = signature(weights, *pair)
 
 
 def _use_weights(stored, model_weights):
@@ -125,18 +144,23 @@ def _use_weights(stored, model_weights):
     return keras.StatelessScope(state_mapping=values)
 
 
-def _translate(translator: Translator, nbest: bool) -> Callable[..., Answers]:
+def _translate(
+    translator: Translator, search: Callable, nbest: bool
+) -> Callable[..., Answers]:
     """Return the signature `nbest`, or `serving_default` with outputs [B].
+
+    `search` is the graph of `Translator.translate` for a number of hypotheses.
 
     With an output constraint, `outputs` are complete, such as trees in
     brackets, and `targets` have the format of the training data.
     """
-    # Tracing the function again makes the graph use the signature's weights.
-    graph: Any = translator.graph(translator.settings.beam_size if nbest else 1)
+    count = translator.settings.beam_size if nbest else 1
     constraint = translator.constraint
 
     def answer(texts: tf.Tensor) -> Answers:
-        outputs = graph.python_function(texts)
+        outputs = search(texts, count)
+        for name in ("outputs", "scores", "tokens"):
+            outputs[name].set_shape([None, count, *outputs[name].shape[2:]])
         by_text = {name: outputs[name] for name in _TEXT_OUTPUTS}
         tokens = outputs["tokens"]
         answers = {name: outputs[name] for name in ("outputs", "scores")}
