@@ -202,18 +202,18 @@ class Translator(tf.Module):
         key = (num_hypotheses, names)
         if key not in self._graphs:
             self.check_supported(names)
-            fixed = [] if num_hypotheses is None else [num_hypotheses]
+            count = () if num_hypotheses is None else (num_hypotheses,)
 
             def translate(texts, *values):
-                count, *others = (*fixed, *values)
-                options = dict(zip(names, others, strict=True))
-                return self._translate(texts, count, options)
+                values = (*count, *values)
+                options = dict(zip(names, values[1:], strict=True))
+                return self._translate(texts, values[0], options)
 
             self._graphs[key] = tf.function(
                 translate,
                 input_signature=[
                     tf.TensorSpec([None], tf.string, "inputs"),
-                    *([] if fixed else [tf.TensorSpec([], tf.int32)]),
+                    *([] if count else [tf.TensorSpec([], tf.int32)]),
                     *(REQUEST_OPTIONS[name] for name in names),
                 ],
                 autograph=False,  # AutoGraph takes seconds and has no effect
