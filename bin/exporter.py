@@ -44,7 +44,7 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add_settings(group, ExportOptions, names)
     help_text = (
         "load the export in a process without t2t-lite and compare results, "
-        "which triples the time"
+        "which takes longer than the export"
     )
     flags.add(group, {"--verify": help_text})
     flags.add_search_flags(parser, batches=False)

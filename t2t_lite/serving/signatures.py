@@ -149,7 +149,7 @@ def _translate(
 ) -> Callable[..., Answers]:
     """Return the signature `nbest`, or `serving_default` with outputs [B].
 
-    `search` is the graph of `Translator.translate` for a number of hypotheses.
+    `search(texts, N)` returns the outputs of `Translator.translate`.
 
     With an output constraint, `outputs` are complete, such as trees in
     brackets, and `targets` have the format of the training data.

@@ -71,7 +71,7 @@ def test_two_exports_of_a_run_are_bitwise_identical(
     for seed in "12":  # seeds of the order of sets
         folder = tmp_path / seed
         flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
-        flags += ["--attention"]
+        flags.append("--attention")
         environ = {**os.environ, "PYTHONHASHSEED": seed}
         done = run_process("exporter", *flags, env=environ)
         assert done.returncode == 0, done.stderr
