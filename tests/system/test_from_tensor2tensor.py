@@ -64,7 +64,10 @@ def test_imported_checkpoint_works_with_all_commands(run_process, tmp_path):
     done = succeed("evaluator", f"--output_dir={run}", "--split=test", "--json")
     assert json.loads(done.stdout)["sentences"] == 5
     export = succeed(
-        "exporter", f"--output_dir={run}", f"--export_dir={tmp_path / 'export'}"
+        "exporter",
+        f"--output_dir={run}",
+        f"--export_dir={tmp_path / 'export'}",
+        "--verify",
     )
     assert "Verified" in export.stderr
     done = succeed("trainer", f"--output_dir={run}", "--train_steps=1202")
