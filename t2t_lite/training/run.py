@@ -237,8 +237,10 @@ class Run:
                 f"{output_dir} holds checkpoints but no {CONFIG}. Restore the "
                 "file, or choose another `output_dir`."
             )
+        run = cls(output_dir, config, problem, encoders)
+        run.data.training_batches()  # raises errors before anything is written
         if dry_run:
-            return cls(output_dir, config, problem, encoders)
+            return run
         try:
             output_dir.mkdir(parents=True, exist_ok=True)
             for name in config["vocabulary"]:

@@ -249,6 +249,12 @@ def test_shared_embedding_requires_a_shared_vocabulary(create_with):
     assert run.encoders["inputs"] is not run.encoders["targets"]
 
 
+def test_hparam_that_does_not_fit_the_data_leaves_no_run(create, tmp_path):
+    with pytest.raises(T2TLiteError, match="No pair is usable"):
+        create(hparams=HPARAMS.replace(max_length=1))
+    assert not (tmp_path / "run").exists()
+
+
 def test_train_steps_cannot_change_with_a_cooldown(create, tmp_path):
     create(hparams=HPARAMS.replace(cooldown=0.5, train_steps=10))
     with pytest.raises(T2TLiteError, match="train_steps is 10 there and 12"):
