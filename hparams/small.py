@@ -62,12 +62,11 @@ def transformer_multi30k() -> HParams:
         max_relative_position=16,
         max_length=128,
         residual_dropout=0.2,
-        bidirectional_epochs=6,
         batch_tokens=2048,
         gradient_accumulation_steps=1,
         learning_rate=1.2,  # a peak rate of 0.0034
         warmup_steps=1000,
-        train_steps=16000,
+        train_steps=13000,
         cooldown=0.5,
         average_checkpoints=5,
         length_penalty_alpha=1.4,

@@ -51,7 +51,7 @@ def _files(*languages: str) -> tuple[RemoteFile, ...]:
 class _Multi30k(Text2TextProblem):
     """Pairs of two languages; dev is `val`, test is `test_2016_flickr`."""
 
-    vocab_size = 4000
+    vocab_size = 8000
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         file = _FILE_OF_SPLIT[split]

@@ -171,9 +171,6 @@ class HParams(ModelHParams):
     )
     gradient_accumulation_steps: Count = _update(8, "passes per update")
     packing: bool = _update(False, "several pairs per row; else buckets")
-    bidirectional_epochs: CountOrZero = _update(
-        0, "first epochs with half of the pairs reversed (arXiv:2109.07780)"
-    )
     clip_norm: Positive | None = _update(
         None, "maximum norm of all gradients together, per target token"
     )

@@ -28,9 +28,8 @@ _READ_BYTES = 8 << 20
 _PREFETCHED_BATCHES = 16
 _SAMPLED_BATCHES = 500  # batches of an epoch in the padding report
 _ENDLESS = 1 << 62
-# Parts of seeds: independent randomness for shard order, plans, segmentations
-# and directions.
-_SHARD_ORDER, _PLANS, _SEGMENTATIONS, _DIRECTIONS = 0, 1, 2, 3
+# Parts of seeds: independent randomness for shard order, plans, segmentations.
+_SHARD_ORDER, _PLANS, _SEGMENTATIONS = 0, 1, 2
 _IN_ORDER = tf.data.Options()
 _IN_ORDER.deterministic = True
 # Autotuning has no effect here, and its thread can delay the end of the process
@@ -60,7 +59,6 @@ def training_batches(
     start: Sequence[int] = Position(),
     packing: bool = False,
     bpe_dropout: float = 0.0,
-    bidirectional_epochs: int = 0,
     encoders: Mapping[str, Any] = {},
     window_size: int = WINDOW_SIZE,
 ) -> tf.data.Dataset:
@@ -82,9 +80,7 @@ def training_batches(
       packing: pack several pairs into a row instead of bucketing rows by
         length; rows packed by tensor2tensor stay unchanged.
       bpe_dropout: fraction of merges to skip, see `drop_merges`.
-      bidirectional_epochs: number of first epochs in which a random half of
-        the pairs is reversed, see `reverse_half`.
-      encoders: the encoders of `inputs` and `targets`, for these options.
+      encoders: the encoders of `inputs` and `targets`, for `bpe_dropout`.
       window_size: records that are shuffled and bucketed together.
 
     Returns:
@@ -95,7 +91,7 @@ def training_batches(
 
     Raises:
       T2TLiteError: no pair is usable, or a pair is too long for one pass.
-      UsageError: the data or its vocabularies do not support an option.
+      UsageError: the data or its vocabularies do not support `bpe_dropout`.
     """
     record = manifest.split("train")
     keep_rows = packing and record.is_packed
@@ -129,17 +125,14 @@ def training_batches(
         .map(lambda x: parse_examples(x, problem, record, keep_rows))
         .enumerate(start.epoch * windows + start.window)
     )
-    if keep_rows and (bpe_dropout or bidirectional_epochs):
+    if bpe_dropout and keep_rows:
         raise UsageError(
-            "bpe_dropout and bidirectional_epochs are not supported for packed "
-            "shards: set packing=false."
+            "bpe_dropout is not supported for packed shards (got "
+            f"{bpe_dropout}): set packing=false."
         )
     if bpe_dropout:
         drop = drop_merges(encoders, bpe_dropout, max_length, **order)
         dataset = dataset.map(drop)
-    if bidirectional_epochs:
-        reverse = reverse_half(encoders, bidirectional_epochs, **order)
-        dataset = dataset.map(reverse)
     return (
         dataset.apply(lambda x: _split_windows(x, sizes, **options))
         .skip(start.batch)
@@ -221,46 +214,6 @@ def drop_merges(
         return number, features | segmented
 
     return sample_window
-
-
-def reverse_half(
-    encoders: Mapping[str, Any], epochs: int, seed: int, windows: int
-) -> Callable[[tf.Tensor, dict[str, Any]], tuple[tf.Tensor, dict[str, Any]]]:
-    """Return a function that reverses half of the pairs of shuffle windows.
-
-    It maps (number of the window, features), and changes nothing after the
-    first `epochs`. Both directions first, then one, is the training of
-    arXiv:2109.07780.
-
-    Raises:
-      UsageError: the sides have different vocabularies.
-    """
-    if encoders["inputs"] is not encoders["targets"]:
-        raise UsageError(
-            "bidirectional_epochs requires a shared vocabulary: set "
-            f"bidirectional_epochs=0 (got {epochs})."
-        )
-
-    def choose_rows(number, count):
-        rows = np.arange(count)
-        epoch, window = divmod(int(number), windows)
-        if epoch < epochs:
-            seeds = [seed, _DIRECTIONS, epoch, window]
-            generator = np.random.default_rng(seeds)
-            rows[generator.random(count) < 0.5] += count
-        return rows
-
-    def reverse(number, features):
-        sides = [features[side] for side in SIDES]
-        rows = tf.numpy_function(
-            choose_rows, [number, sides[0].nrows()], tf.int64, stateful=False
-        )
-        rows = tf.ensure_shape(rows, [None])
-        both = tf.concat(sides, 0), tf.concat(sides[::-1], 0)
-        chosen = [tf.gather(values, rows) for values in both]
-        return number, dict(zip(SIDES, chosen, strict=True))
-
-    return reverse
 
 
 def _split_windows(

@@ -55,7 +55,6 @@ class RunData:
             "seed": config["seed"],
             "packing": hparams.packing,
             "bpe_dropout": hparams.bpe_dropout,
-            "bidirectional_epochs": hparams.bidirectional_epochs,
             "encoders": encoders,
         }
         self._sizes: dict[str, Any] = {

@@ -436,37 +436,6 @@ def test_bpe_dropout_changes_the_tokens_in_each_epoch(tmp_path):
     assert same(first[5:], epoch_of(batches(start=first[4]["position"])))
 
 
-def test_half_of_the_pairs_is_reversed_in_the_first_epochs(data):
-    def pairs(epoch):
-        return {
-            tuple(row[row > 0].tobytes() for row in pair)
-            for element in epoch
-            for pair in zip(*(element[side] for side in SIDES), strict=True)
-        }
-
-    options = {"bidirectional_epochs": 2, "encoders": dict.fromkeys(SIDES)}
-    plain = pairs(epoch_of(training_batches(data)))
-    reversed_pairs = {pair[::-1] for pair in plain}
-    epochs = [
-        epoch_of(training_batches(data, **options), epoch) for epoch in range(3)
-    ]
-    for each in map(pairs, epochs[:2]):
-        assert each <= plain | reversed_pairs and len(each) == len(plain)
-        assert 200 < len(each & reversed_pairs) < 300  # of 500
-    assert pairs(epochs[2]) == plain != pairs(epochs[0]) != pairs(epochs[1])
-    start = epochs[0][4]["position"]
-    resumed = epoch_of(training_batches(data, start=start, **options))
-    assert same(epochs[0][5:], resumed)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"bpe_dropout": 0.1}, "SentencePiece"),
-        ({"bidirectional_epochs": 1}, "shared vocabulary"),
-    ],
-)
-def test_options_that_the_vocabulary_does_not_support(data, changes, message):
-    encoders = {"inputs": None, "targets": "another"}
-    with pytest.raises(UsageError, match=message):
-        training_batches(data, encoders=encoders, **changes)
+def test_bpe_dropout_requires_a_sentencepiece_vocabulary(data):
+    with pytest.raises(UsageError, match="SentencePiece"):
+        training_batches(data, bpe_dropout=0.1, encoders={"inputs": None})

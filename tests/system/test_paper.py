@@ -32,7 +32,7 @@ def raw_dir(tmp_path):
     folder, numbers = tmp_path / "raw", random.Random(0)
     folder.mkdir()
     for split, count in ("train", 400), ("val", 4), ("test_2016_flickr", 4):
-        # Enough words for a vocabulary of 4,000 pieces.
+        # Enough words for a vocabulary of 8,000 pieces.
         lines = [
             " ".join(
                 "".join(numbers.choices("aeinrst", k=6)) for _ in range(20)

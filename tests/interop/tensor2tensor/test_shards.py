@@ -351,5 +351,5 @@ def test_registered_problem_imports_under_its_own_names(tmp_path):
     folder = write_shards(tmp_path, PAIRS, name="multi30k_ende")
     _, manifest = import_data(folder, problem)
     assert manifest.fingerprint == problem.fingerprint()
-    assert manifest.vocabulary.keys() == {"multi30k_ende.vocab.4000.model"}
+    assert manifest.vocabulary.keys() == {"multi30k_ende.vocab.8000.model"}
     assert problem.load_encoders(folder)["inputs"].vocab_size == V
