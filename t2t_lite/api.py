@@ -394,10 +394,10 @@ class LoadedTranslator:
         Raises:
           UsageError: a text is not valid, or this is not a run of one model.
         """
-        from t2t_lite.serving.page.attention_page import attention_of
+        from t2t_lite.serving.page.attention_page import compute_attention
 
         require_not_forked()
-        return attention_of(self._make_replicas()[0].translator, text, target)
+        return compute_attention(self._make_replicas()[0].translator, text, target)
 
 
 class _ExportedModel:

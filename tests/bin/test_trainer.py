@@ -140,7 +140,7 @@ def test_dry_run_without_data_reports_what_is_missing(run_command, tmp_path):
     assert code == 0
     assert f"missing: {tmp_path / 'data'} has no data of multi30k_ende" in out
     assert f"{raw} holds no file train.de.gz" in out
-    assert "vocabulary: 4,000 and 4,000\n" in out
+    assert "vocabulary: 8,000 and 8,000\n" in out
     tfds = f"--tfds_dir={tmp_path / 'tfds'}"
     code, out, _ = run_command("trainer", "--problem=wmt_ende", tfds, *flags)
     assert code == 0

@@ -17,7 +17,7 @@ from t2t_lite.serving.signatures import attention
 _DIGITS = 4  # decimals of a weight
 
 
-def attention_of(
+def compute_attention(
     translator: Engine, source: str, target: str | None = None
 ) -> Attention:
     """Compute the attention weights of all heads for a pair of texts.
