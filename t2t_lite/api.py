@@ -397,7 +397,9 @@ class LoadedTranslator:
         from t2t_lite.serving.page.attention_page import compute_attention
 
         require_not_forked()
-        return compute_attention(self._make_replicas()[0].translator, text, target)
+        return compute_attention(
+            self._make_replicas()[0].translator, text, target
+        )
 
 
 class _ExportedModel:
