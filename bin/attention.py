@@ -29,10 +29,13 @@ def show(args: argparse.Namespace) -> None:
     run = runs.open_run(args)
     translator, _ = runs.make_translator(run, args)
     from t2t_lite import files
-    from t2t_lite.serving.page.attention_page import attention_of, render_page
+    from t2t_lite.serving.page.attention_page import (
+        compute_attention,
+        render_page,
+    )
 
     path = flags.folder(args.html_file) or run.output_dir / "attention.html"
-    page = render_page(attention_of(translator, args.text, args.target))
+    page = render_page(compute_attention(translator, args.text, args.target))
     files.write_text(path, page)
     print(path)
 
