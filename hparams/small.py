@@ -45,10 +45,10 @@ def transformer_multi30k() -> HParams:
     """A set for Multi30k's 29,000 pairs and an hour on two CPU cores.
 
     The sizes are common for this corpus (arXiv:2105.14462). That paper's
-    post-norm and dropout of 0.3 need about 80 epochs. An hour has 53 epochs;
+    post-norm and dropout of 0.3 need about 80 epochs. This set has 53 epochs;
     pre-norm, less dropout and a cooldown give better results in this time.
     Relative positions (arXiv:1803.02155) halve the updates until the same dev
-    loss. The length penalty had the best mean dev BLEU.
+    loss. The length penalty is within 0.1 BLEU of the best on dev.
     """
     return HParams(
         hidden_size=128,
