@@ -22,6 +22,7 @@ def make_step(sizes, beam_size, precision="float32"):
     from t2t_lite.decoding.stream import configure_cpu_threads
     from t2t_lite.decoding.translator import compiled
     from t2t_lite.model.transformer import Transformer
+    from t2t_lite.ops import for_xla
 
     is_one = sizes["rows"] == 1  # before TensorFlow makes its threads
     searches = configure_cpu_threads(
@@ -41,9 +42,16 @@ def make_step(sizes, beam_size, precision="float32"):
         (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
     )
 
+    weights = None
+    if sizes.get("jit"):
+        with for_xla():
+            weights = model.step_weights()
+
     def search(inputs, limits, longest=length):
         memory, mask = model.encode(inputs)
-        step_fn, cache = model.init_decoding(memory, mask, beam_size, longest)
+        step_fn, cache = model.init_decoding(
+            memory, mask, beam_size, longest, weights=weights
+        )
         return beam_search(
             step_fn,
             model.reorder_cache,

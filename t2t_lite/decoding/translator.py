@@ -79,8 +79,9 @@ class Translator(tf.Module):
       max_length: maximum number of source tokens, EOS included; longer sources
         are truncated.
       constraint: the problem's output constraint; None: outputs are free text.
-      jit: compile the search with XLA; see `compiled`. None compiles it for
-        single texts only, in the background, if there is no GPU.
+      jit: compile the search with XLA; see `compiled`. It keeps a copy of the
+        decoder's weights, which must not change. None compiles it for single
+        texts only, in the background, if there is no GPU.
 
     Raises:
       UsageError: the settings require an output constraint that the problem
@@ -109,6 +110,7 @@ class Translator(tf.Module):
             )
         self.constraint = constraint
         self.jit = bool(jit)
+        self._jit_weights = functools.cache(lambda: _step_weights(model))
         self.model = model
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
@@ -285,7 +287,9 @@ class Translator(tf.Module):
         empty = source_lengths <= 1
         limits = tf.where(empty, 0, self._limits(source_lengths))
         if self.jit:
-            search = functools.partial(self._search, num_hypotheses)
+            search = functools.partial(
+                self._search, num_hypotheses, weights=self._jit_weights()
+            )
             tokens, scores = compiled(search, self._limits)(ids, limits)
         else:
             encoded = encode_options(
@@ -319,7 +323,14 @@ class Translator(tf.Module):
         return limits if maximum is None else tf.minimum(limits, maximum)
 
     def _search(
-        self, num_hypotheses, ids, limits, longest=None, texts=None, options=()
+        self,
+        num_hypotheses,
+        ids,
+        limits,
+        longest=None,
+        texts=None,
+        options=(),
+        weights=None,
     ):
         """Return tokens int32 [B, N, L] and scores float32 [B, N].
 
@@ -342,7 +353,9 @@ class Translator(tf.Module):
         is_static = longest is not None
         if not is_static:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-        step_fn, cache = model.init_decoding(memory, mask, beam_size, longest)
+        step_fn, cache = model.init_decoding(
+            memory, mask, beam_size, longest, weights=weights
+        )
         return beam_search(
             step_fn,
             model.reorder_cache,
@@ -517,6 +530,12 @@ def _uniforms(seeds, texts, samples, limits):
         keys,
         fn_output_signature=tf.float32,
     )
+
+
+def _step_weights(model):
+    """Return the step weights for XLA as constants, computed only once."""
+    with tf.init_scope(), for_xla():
+        return model.step_weights()
 
 
 def compiled_width(width: int) -> int:

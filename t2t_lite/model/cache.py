@@ -24,6 +24,7 @@ from t2t_lite.model.relative import relative_position_ids
 from t2t_lite.ops import (
     Tensor,
     batch_matmul,
+    column_blocks,
     dense,
     gather_rows,
     new_buffer,
@@ -79,18 +80,20 @@ class StepWeights(NamedTuple):
     """
 
     layers: list[dict[str, Tensor]]  # by name
-    logits: Tensor  # [D, V]
-    logits_bias: Tensor | None  # [V]
+    logits: list[tuple[Tensor, Tensor | None]]  # [D, C] and [C], of C columns
 
     @classmethod
     def of(
         cls, layers: Sequence[Any], softmax: TokenEmbedding, dtype: str
     ) -> Self:
         """Return the weights of the `DecoderLayer`s and of the logits."""
+        table, bias = ops.transpose(softmax.table), softmax.bias
+        kernels = column_blocks(ops.cast(table, dtype))
+        none = [None] * len(kernels)
+        biases = none if bias is None else column_blocks(bias)
         return cls(
             [_layer_weights(layer, dtype) for layer in layers],
-            ops.cast(ops.transpose(softmax.table), dtype),
-            softmax.bias,
+            list(zip(kernels, biases, strict=True)),
         )
 
 
@@ -241,8 +244,8 @@ class DecoderCache:
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits of `x` [B * K, D]: float32 [B * K, V]."""
-        weights = self._weights
-        rows = dense(x, weights.logits, weights.logits_bias)
+        blocks = [dense(x, *weights) for weights in self._weights.logits]
+        rows = blocks[0] if len(blocks) == 1 else ops.concatenate(blocks, -1)
         return ops.cast(rows, "float32")
 
     def _split(self, rows, depths):

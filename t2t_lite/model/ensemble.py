@@ -44,14 +44,23 @@ class Ensemble:
         encoded = [model.encode(inputs) for model in self.models]
         return tuple(memory for memory, _ in encoded), encoded[0][1]
 
+    def step_weights(self) -> tuple[Any, ...]:
+        """Return the weights of decoding steps of each model."""
+        return tuple(model.step_weights() for model in self.models)
+
     def init_decoding(
-        self, memory: tuple, *arguments: Any
+        self, memory: tuple, *arguments: Any, weights: tuple | None = None
     ) -> tuple[Callable[..., tuple[Tensor, tuple]], tuple]:
         """Return the step function and the initial caches.
 
         See `Transformer.init_decoding`; a step returns log-probabilities.
         """
-        starts = self._each("init_decoding", memory, *arguments)
+        starts = [
+            model.init_decoding(part, *arguments, weights=own)
+            for model, part, own in zip(
+                self.models, memory, weights or self.step_weights(), strict=True
+            )
+        ]
         step_fns, caches = zip(*starts, strict=True)
 
         def decode_step(ids, index, caches):

@@ -493,6 +493,7 @@ class Transformer(keras.Model):
         memory_mask: Tensor,
         beam_size: int,
         max_length: int | Tensor,
+        weights: StepWeights | None = None,
     ) -> tuple[StepFunction, Tensors]:
         """Return the step function and the initial cache.
 
@@ -501,6 +502,7 @@ class Transformer(keras.Model):
           memory_mask: bool [B, S], from `encode`.
           beam_size: K, hypotheses per sentence.
           max_length: maximum number of steps, an int or an int32 scalar.
+          weights: from `step_weights`; None: computed here.
 
         Returns:
           The function `(ids int32 [B, K], index int32 scalar, cache) -> (logits
@@ -509,13 +511,17 @@ class Transformer(keras.Model):
           the initial cache. With `return_states=True`, the decoder's output,
           float [B, K, D], precedes the cache.
         """
-        weights = StepWeights.of(
-            self.decoder_layers, self.softmax_embedding, memory.dtype
-        )
+        weights = weights or self.step_weights()
         cache = DecoderCache.start(
             self.decoder_layers, memory, memory_mask, beam_size, max_length
         )
         return partial(self._decode_step, weights), cache
+
+    def step_weights(self) -> StepWeights:
+        """Return the weights of decoding steps, for `init_decoding`."""
+        return StepWeights.of(
+            self.decoder_layers, self.softmax_embedding, self.compute_dtype
+        )
 
     def _decode_step(self, weights, ids, index, cache, return_states=False):
         step = DecoderCache.prepare_step(

@@ -23,6 +23,8 @@ R = TypeVar("R")
 
 # Dropout draws numbers of 16 bits, whatever the precision.
 DROPOUT_STEPS = 1 << 16
+# XLA on a CPU computes products with more columns several times as slowly.
+_XLA_COLUMNS = 8192
 
 _for_xla = contextvars.ContextVar("for_xla", default=False)
 
@@ -119,12 +121,28 @@ def dense(
     return ops.relu(rows) if relu else rows
 
 
+def column_blocks(kernel: Tensor) -> list[Tensor]:
+    """Return a kernel [..., C] as blocks of columns, to multiply rows by each.
+
+    In `for_xla`, a block has at most 8,192 columns; else there is one block.
+    The product of 4 rows and [512, 32000] takes 9.8 ms in XLA on two cores of
+    an AMD EPYC with AVX-512, and 3.1 ms by blocks.
+    """
+    ends = [*range(_XLA_COLUMNS, kernel.shape[-1], _XLA_COLUMNS)]
+    is_split = ends and _for_xla.get()
+    return ops.split(kernel, ends, axis=-1) if is_split else [kernel]
+
+
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """Multiply float [B, H, A, C] by [B, H, C, E]: [B, H, A, E].
 
     With `transpose_y`, `y` is [B, H, E, C].
     """
-    return ops.einsum(f"bhac,bh{'ec' if transpose_y else 'ce'}->bhae", x, y)
+    if not transpose_y:
+        return ops.einsum("bhac,bhce->bhae", x, y)
+    if _for_xla.get():  # it would copy y, the larger one in decoding
+        return ops.swapaxes(ops.einsum("bhec,bhac->bhea", y, x), -1, -2)
+    return ops.einsum("bhac,bhec->bhae", x, y)
 
 
 def softmax(scores: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from keras import ops
 
 from support.rounding import requires_bfloat16
 from t2t_lite.model.transformer import Transformer
+from t2t_lite.ops import for_xla
 
 VOCAB = 13
 INPUTS = np.array([[3, 4, 5, 1], [6, 1, 0, 0]], "int32")
@@ -162,3 +163,23 @@ def test_eager_step_does_not_change_its_input_cache():
     first, _ = step_fn(ids, index, start)
     again, _ = step_fn(ids, index, start)
     np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_step_in_xla_equals_one_with_a_wide_vocabulary(bias):
+    model = Transformer(
+        9000, hidden_size=8, num_hidden_layers=1, logits_bias=bias
+    ).build_weights()
+    for weight in model.weights:
+        weight.assign(np.random.default_rng(0).normal(size=weight.shape))
+    memory, mask = model.encode(INPUTS)
+
+    def step(weights=None):
+        options = {"weights": weights}
+        step_fn, cache = model.init_decoding(memory, mask, 2, 4, **options)
+        return step_fn(np.zeros((2, 2), "int32"), ops.array(0), cache)[0]
+
+    with for_xla():
+        weights = model.step_weights()
+        compiled = tf.function(step, jit_compile=True)(weights)
+    np.testing.assert_allclose(compiled, step(), atol=1e-4)
