@@ -534,7 +534,8 @@ def _uniforms(seeds, texts, samples, limits):
 
 def _step_weights(model):
     """Return the step weights for XLA as constants, computed only once."""
-    with tf.init_scope(), for_xla():
+    device = tf.device(model.weights[0].value.device)
+    with tf.init_scope(), device, for_xla():
         return model.step_weights()
 
 
