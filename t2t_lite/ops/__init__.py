@@ -42,21 +42,27 @@ def for_xla() -> Iterator[None]:
         _for_xla.reset(token)
 
 
-def uses_tf_cpu() -> bool:
-    """Return True in a TensorFlow graph without a GPU, except in `for_xla`."""
-    if keras.backend.backend() != "tensorflow" or _for_xla.get():
+def uses_tf_cpu(or_xla: bool = False) -> bool:
+    """Return True in a TensorFlow graph without a GPU, except in `for_xla`.
+
+    With `or_xla`, also in `for_xla`.
+    """
+    is_excluded = _for_xla.get() and not or_xla
+    if keras.backend.backend() != "tensorflow" or is_excluded:
         return False
     import tensorflow as tf
 
     return tf.inside_function() and not tf.config.get_visible_devices("GPU")
 
 
-def _faster_on_cpu(plain: Callable[P, R]) -> Callable[P, R]:
+def _faster_on_cpu(
+    plain: Callable[P, R], or_xla: bool = False
+) -> Callable[P, R]:
     """Call the function of the same name in `tf_cpu` if `uses_tf_cpu()`."""
 
     @functools.wraps(plain)
     def select(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not uses_tf_cpu():
+        if not uses_tf_cpu(or_xla):
             return plain(*args, **kwargs)
         from t2t_lite.ops import tf_cpu
 
@@ -254,7 +260,7 @@ def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return x + ops.segment_sum(values, rows, num_segments=x.shape[0])
 
 
-@_faster_on_cpu
+@functools.partial(_faster_on_cpu, or_xla=True)
 def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest values of each row of [R, V], and their indices.
 

@@ -203,6 +203,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     It replaces one `top_k`. The k largest values of a row lie in the k blocks
     with the largest maxima. Search at d128 364 -> 282 ms (EPYC, `versions.py`).
+    In XLA the 8 largest of [4, 8000] take 0.018 ms instead of 0.050.
     """
     top = functools.partial(tf.raw_ops.TopKV2, sorted=True)
     count, size = shape_list(x)
