@@ -104,9 +104,10 @@ def make_translator(
     log(f"Weights: {names}.")
     settings = flags.given_settings(args, SearchSettings)
     jit = getattr(args, "jit", False)
-    if getattr(args, "interactive", False):
+    by_line = getattr(args, "interactive", False)
+    if by_line:
         jit = jit or None  # in the background
-    return run.translator(model, jit, **settings), weights
+    return run.translator(model, jit, not by_line, **settings), weights
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:

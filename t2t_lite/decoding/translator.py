@@ -3,9 +3,11 @@
 The decoder, the evaluation of a training run and exported models all use it.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
@@ -40,6 +42,8 @@ REQUEST_OPTIONS = {
     "seed": tf.TensorSpec([None], tf.int64, "seed"),
 }
 _POWERS_OF_TWO = [2**power for power in range(31)]
+# The step weights of frozen models, by whether they are for XLA.
+_known_weights: MutableMapping[Any, dict[bool, Any]] = WeakKeyDictionary()
 _MIN_WIDTH = 32  # minimum width, in tokens, of sources that XLA compiles for
 
 
@@ -79,9 +83,11 @@ class Translator(tf.Module):
       max_length: maximum number of source tokens, EOS included; longer sources
         are truncated.
       constraint: the problem's output constraint; None: outputs are free text.
-      jit: compile the search with XLA; see `compiled`. It keeps a copy of the
-        decoder's weights, which must not change. None compiles it for single
-        texts only, in the background, if there is no GPU.
+      jit: compile the search with XLA; see `compiled`. Requires frozen weights.
+        None compiles it for single texts only, in the background, if there is
+        no GPU.
+      frozen: the weights of the model never change. A copy of the decoder's
+        weights is laid out for decoding steps once, and not for each batch.
 
     Raises:
       UsageError: the settings require an output constraint that the problem
@@ -100,6 +106,7 @@ class Translator(tf.Module):
         max_length: int = 256,
         constraint: Any = None,
         jit: bool | None = False,
+        frozen: bool = False,
     ):
         super().__init__(name="translator")
         self.settings = settings = settings or SearchSettings()
@@ -110,7 +117,7 @@ class Translator(tf.Module):
             )
         self.constraint = constraint
         self.jit = bool(jit)
-        self._jit_weights = functools.cache(lambda: _step_weights(model))
+        self._is_frozen = frozen or self.jit
         self.model = model
         self.source_encoder = source_encoder
         self.target_encoder = target_encoder
@@ -287,9 +294,7 @@ class Translator(tf.Module):
         empty = source_lengths <= 1
         limits = tf.where(empty, 0, self._limits(source_lengths))
         if self.jit:
-            search = functools.partial(
-                self._search, num_hypotheses, weights=self._jit_weights()
-            )
+            search = functools.partial(self._search, num_hypotheses)
             tokens, scores = compiled(search, self._limits)(ids, limits)
         else:
             encoded = encode_options(
@@ -323,14 +328,7 @@ class Translator(tf.Module):
         return limits if maximum is None else tf.minimum(limits, maximum)
 
     def _search(
-        self,
-        num_hypotheses,
-        ids,
-        limits,
-        longest=None,
-        texts=None,
-        options=(),
-        weights=None,
+        self, num_hypotheses, ids, limits, longest=None, texts=None, options=()
     ):
         """Return tokens int32 [B, N, L] and scores float32 [B, N].
 
@@ -353,6 +351,7 @@ class Translator(tf.Module):
         is_static = longest is not None
         if not is_static:
             longest = tf.reduce_max(tf.concat([limits, [0]], axis=0))
+        weights = _step_weights(model, self.jit) if self._is_frozen else None
         step_fn, cache = model.init_decoding(
             memory, mask, beam_size, longest, weights=weights
         )
@@ -532,11 +531,15 @@ def _uniforms(seeds, texts, samples, limits):
     )
 
 
-def _step_weights(model):
-    """Return the step weights for XLA as constants, computed only once."""
-    device = tf.device(model.weights[0].value.device)
-    with tf.init_scope(), device, for_xla():
-        return model.step_weights()
+def _step_weights(model, jit):
+    """Return the step weights as constants, the same for each call."""
+    known = _known_weights.setdefault(model, {})
+    if jit not in known:
+        device = tf.device(model.weights[0].value.device)
+        layout = for_xla() if jit else contextlib.nullcontext()
+        with tf.init_scope(), device, layout:
+            known[jit] = model.step_weights()
+    return known[jit]
 
 
 def compiled_width(width: int) -> int:

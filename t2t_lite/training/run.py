@@ -385,13 +385,13 @@ class Run:
         self,
         model: Transformer | Ensemble,
         jit: bool | None = False,
+        frozen: bool = False,
         **options: Any,
     ) -> Translator:
         """Return a `Translator` with the run's vocabulary.
 
-        `jit` compiles searches with XLA; None only for single texts, in the
-        background. The options are `SearchSettings` with defaults from the
-        run's hparams.
+        For `jit` and `frozen` see `Translator`. The options are
+        `SearchSettings` with defaults from the run's hparams.
         """
         hparams = self.hparams
         return Translator(
@@ -408,6 +408,7 @@ class Run:
             max_length=hparams.max_source_length or hparams.max_length,
             constraint=self.problem.output_constraint(self.encoders),
             jit=jit,
+            frozen=frozen,
         )
 
     def update_config(self, **facts: Any) -> None:
