@@ -49,14 +49,19 @@ class Ensemble:
         return tuple(model.step_weights() for model in self.models)
 
     def init_decoding(
-        self, memory: tuple, *arguments: Any, weights: tuple | None = None
+        self,
+        memory: tuple,
+        memory_mask: Tensor,
+        beam_size: int,
+        max_length: int | Tensor,
+        weights: tuple | None = None,
     ) -> tuple[Callable[..., tuple[Tensor, tuple]], tuple]:
         """Return the step function and the initial caches.
 
         See `Transformer.init_decoding`; a step returns log-probabilities.
         """
         starts = [
-            model.init_decoding(part, *arguments, weights=own)
+            model.init_decoding(part, memory_mask, beam_size, max_length, own)
             for model, part, own in zip(
                 self.models, memory, weights or self.step_weights(), strict=True
             )
