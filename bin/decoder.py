@@ -142,18 +142,22 @@ def _decode_lines(
     lines: Iterable[bytes],
     first_line: int = 1,
     batching: Batching = DEFAULT_BATCHING,
+    skip: int = 0,
 ) -> Iterator[str]:
-    """Yield the output of each line, in input order; add to `errors`."""
-    stream = {"batching": batching, "first_line": first_line, "note": note}
+    """Yield the output of each line, in input order; add to `errors`.
+
+    The first `skip` lines are only checked; their output is empty.
+    """
+    stream = {"batching": batching, "first_line": first_line, "skip": skip}
     options = {name: getattr(args, name) for name in _STREAM_OPTIONS}
     items = (_parse(line, args) for line in lines)
     is_single = args.nbest is None or args.mbr
-    for result in translator.stream(items, stream, **options):
+    for result in translator.stream(items, {**stream, "note": note}, **options):
         if result.error:
             errors.append(result.error)
             if args.format == "text":
                 note(result.line, result.error)
-        if args.format == "json":
+        if args.format == "json" and result.line > skip:
             yield result.to_json()
         else:
             yield result.to_text(1 if is_single else args.nbest)
@@ -195,12 +199,11 @@ def _write(
         # Start at the same chunk of sorted lines, because scores depend in
         # their last bits on the batches.
         start = num_kept - num_kept % batching.chunk(replicas)
-        rest = itertools.islice(lines, start, None)
-        results = decode(rest, start + 1, batching)
+        results = decode(lines, 1, batching, start)
         left = None if total is None else total - num_kept
         shown = bool(args.decode_to_file) or not sys.stdout.isatty()
         with Counter("decoding", "lines", shown, left) as counter:
-            for line in itertools.islice(results, num_kept - start, None):
+            for line in itertools.islice(results, num_kept, None):
                 write(line)
                 counter.advance(1)
 

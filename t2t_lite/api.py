@@ -285,9 +285,10 @@ class LoadedTranslator:
     ) -> "Iterator[Result]":
         """Return the results of a stream of texts or pairs, in input order.
 
-        The input, and `stream_options`, which are `batching`, `first_line` and
-        `note`, are those of `decoding.stream.translate_lines`. `score` adds
-        token scores, for pairs. The other options are those of `__call__`.
+        The input, and `stream_options`, which are `batching`, `first_line`,
+        `skip` and `note`, are those of `decoding.stream.translate_lines`.
+        `score` adds token scores, for pairs. The other options are those of
+        `__call__`.
         """
         from t2t_lite.decoding import stream
 

@@ -61,6 +61,7 @@ def translate_lines(
     *,
     batching: Batching = DEFAULT_BATCHING,
     first_line: int = 1,
+    skip: int = 0,
     num_hypotheses: int = 1,
     postprocess: Callable[[str, str], tuple[str, Mapping[str, Any]]]
     | None = None,
@@ -84,6 +85,8 @@ def translate_lines(
         supported, the result is an error. A stream of `Pair` is scored.
       batching: limits of a batch.
       first_line: number of the first line.
+      skip: number of lines at the beginning that are checked only; their
+        results have errors, but no hypotheses.
       num_hypotheses: hypotheses per line, at most the translator's beam size.
         Of equal texts of a beam, the best is kept; samples may be equal.
       postprocess: `Problem.postprocess`; None returns the model's text.
@@ -122,6 +125,9 @@ def translate_lines(
             outputs = _run_graph(replica.translator, batch, beam_size)
             return _read_outputs(replica.translator, batch, outputs, details)
 
+    end = first_line + skip
+    for line, item in zip(range(first_line, end), items, strict=False):
+        yield _join(line, item, (), engine, note)
     results = map_sorted(
         items,
         sentences,
@@ -129,7 +135,7 @@ def translate_lines(
         functools.partial(_lengths, engine, batching),
         batching,
     )
-    for line, (item, outputs) in enumerate(results, start=first_line):
+    for line, (item, outputs) in enumerate(results, start=end):
         result = _join(line, item, outputs, engine, note)
         if isinstance(item, Request):
             hypotheses = [
