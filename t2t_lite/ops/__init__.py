@@ -58,7 +58,7 @@ def uses_tf_cpu(or_xla: bool = False) -> bool:
 def _faster_on_cpu(
     plain: Callable[P, R], or_xla: bool = False
 ) -> Callable[P, R]:
-    """Call the function of the same name in `tf_cpu` if `uses_tf_cpu()`."""
+    """Call the function of the same name in `tf_cpu` if `uses_tf_cpu(...)`."""
 
     @functools.wraps(plain)
     def select(*args: P.args, **kwargs: P.kwargs) -> R:
