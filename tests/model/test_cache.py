@@ -166,7 +166,7 @@ def test_eager_step_does_not_change_its_input_cache():
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_step_in_xla_equals_one_with_a_wide_vocabulary(bias):
+def test_a_compiled_step_with_a_wide_vocabulary_equals_a_plain_one(bias):
     model = Transformer(
         9000, hidden_size=8, num_hidden_layers=1, logits_bias=bias
     ).build_weights()
