@@ -1,5 +1,6 @@
 """One side of decoding.py: this package's model and search."""
 
+import contextlib
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -42,10 +43,8 @@ def make_step(sizes, beam_size, precision="float32"):
         (rows, length), 2, sizes["vocab_size"], tf.int32, seed=1
     )
 
-    weights = None
-    if sizes.get("jit"):
-        with for_xla():
-            weights = model.step_weights()
+    with for_xla() if sizes.get("jit") else contextlib.nullcontext():
+        weights = model.step_weights()
 
     def search(inputs, limits, longest=length):
         memory, mask = model.encode(inputs)

@@ -39,9 +39,8 @@ class BackgroundJit(Generic[T]):
         if self._requests[shape] < MIN_REQUESTS:
             return None
         if shape not in self._compilations:
-            self._compilations[shape] = self._thread.submit(
-                self._compiled, *args
-            )
+            compilation = self._thread.submit(self._compiled, *args)
+            self._compilations[shape] = compilation
         compilation = self._compilations[shape]
         if not compilation.done():
             return None

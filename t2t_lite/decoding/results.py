@@ -174,10 +174,8 @@ def _strip_padding(tokens: np.ndarray) -> list[int]:
     """Return ids [L] up to EOS; without EOS, strip only trailing zeros."""
     from t2t_lite.tokenizers.base import EOS_ID  # imports TensorFlow
 
-    ids = tokens.tolist()
-    if EOS_ID in ids:
-        return ids[: ids.index(EOS_ID) + 1]
-    return np.trim_zeros(tokens, "b").tolist()
+    ids = np.trim_zeros(tokens, "b").tolist()
+    return ids[: ids.index(EOS_ID) + 1] if EOS_ID in ids else ids
 
 
 @dataclasses.dataclass(eq=False, repr=False)

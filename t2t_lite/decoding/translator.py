@@ -144,9 +144,8 @@ class Translator(tf.Module):
                 input_signature=[tf.TensorSpec([1], tf.string)],
                 autograph=False,
             )
-        self._suppressed = target_encoder.pieces_to_ids(
-            self.settings.suppress_tokens
-        )
+        suppressed = settings.suppress_tokens
+        self._suppressed = target_encoder.pieces_to_ids(suppressed)
         self._graphs: dict[tuple, Callable] = {}
         text = tf.TensorSpec([None], tf.string)
         self.score_graph = tf.function(
@@ -473,9 +472,8 @@ def encode_options(
         prefixes = encoder.encode_tf(options["prefix"])
         encoded["prefix"] = prefixes.to_tensor(NO_TOKEN)
     if "constraints" in options:
-        encoded["constraints"] = _encode_phrases(
-            options["constraints"], encoder
-        )
+        phrases = options["constraints"]
+        encoded["constraints"] = _encode_phrases(phrases, encoder)
     bad_phrases = [options["bad_phrases"]] if "bad_phrases" in options else []
     if settings.bad_phrases:
         shared = tf.tile(tf.constant([settings.bad_phrases]), [count, 1])
@@ -524,11 +522,8 @@ def _uniforms(seeds, texts, samples, limits):
     hashes = tf.strings.to_hash_bucket_fast(texts, 2**62)
     keys = tf.stack([seeds, hashes + numbers], axis=1)
     length = tf.reduce_max(tf.concat([limits, [0]], axis=0))
-    return tf.map_fn(
-        lambda key: tf.random.stateless_uniform([length], key),
-        keys,
-        fn_output_signature=tf.float32,
-    )
+    draw = functools.partial(tf.random.stateless_uniform, [length])
+    return tf.map_fn(draw, keys, fn_output_signature=tf.float32)
 
 
 def _step_weights(model, jit):
