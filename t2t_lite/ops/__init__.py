@@ -139,14 +139,16 @@ def column_blocks(kernel: Tensor) -> list[Tensor]:
     return ops.split(kernel, ends, axis=-1) if is_split else [kernel]
 
 
-@functools.partial(_faster_on_cpu, or_xla=True)
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """Multiply float [B, H, A, C] by [B, H, C, E]: [B, H, A, E].
 
     With `transpose_y`, `y` is [B, H, E, C].
     """
-    columns = "bhec" if transpose_y else "bhce"
-    return ops.einsum(f"bhac,{columns}->bhae", x, y)
+    if not transpose_y:
+        return ops.einsum("bhac,bhce->bhae", x, y)
+    if _for_xla.get():  # it would copy y, the larger one in decoding
+        return ops.swapaxes(ops.einsum("bhec,bhac->bhea", y, x), -1, -2)
+    return ops.einsum("bhac,bhec->bhae", x, y)
 
 
 def softmax(scores: Tensor) -> Tensor:

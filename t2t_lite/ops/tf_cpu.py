@@ -12,7 +12,6 @@ import functools
 import math
 from collections.abc import Sequence
 
-import keras
 import tensorflow as tf
 
 from t2t_lite import ops
@@ -114,22 +113,6 @@ def _wide_product(x, kernel, bias, relu):
         return rows, gradient
 
     return product(x, kernel) if bias is None else product(x, kernel, bias)
-
-
-def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
-    """Multiply the cached keys by the few queries of a decoding step.
-
-    It replaces the product of the queries and the keys, transposed, for which
-    oneDNN takes twice as long. Products of attention in the search at base:
-    3,000 -> 1,940 ms of 18,000 (two cores of an AMD EPYC with AVX2, TensorFlow
-    profiler, 2 rounds). XLA would copy the keys.
-    """
-    if transpose_y:
-        rows, units = x.shape[2] or 0, x.shape[3]
-        if 1 < rows <= 8 and units >= 32 or not ops.uses_tf_cpu():  # in XLA
-            return tf.linalg.matrix_transpose(tf.matmul(y, x, transpose_b=True))
-    columns = "bhec" if transpose_y else "bhce"
-    return keras.ops.einsum(f"bhac,{columns}->bhae", x, y)
 
 
 def dropout(

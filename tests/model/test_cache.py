@@ -84,7 +84,7 @@ def check_reordered_beams(model, beam_size, length, in_graph, atol=1e-5):
     [
         (1, {}, True),
         (4, {}, False),
-        (4, {"key_depth": 32, "value_depth": 7}, True),
+        (4, {"key_depth": 3, "value_depth": 7}, True),
         (4, {"attention_window": 21}, True),
         (4, {"attention_score": "dot", "max_relative_position": 5}, False),
         (4, {"attention_score": "additive", "key_depth": 3}, True),
