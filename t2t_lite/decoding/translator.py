@@ -41,6 +41,8 @@ REQUEST_OPTIONS = {
     "bad_phrases": _TEXTS,
     "seed": tf.TensorSpec([None], tf.int64, "seed"),
 }
+# The characters that `read_lines` replaces, but for line ends and surrogates.
+_CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
 _POWERS_OF_TWO = [2**power for power in range(31)]
 # The step weights of frozen models, by whether they are for XLA.
 _known_weights: MutableMapping[Any, dict[bool, Any]] = WeakKeyDictionary()
@@ -451,8 +453,12 @@ def with_eos(
 
 
 def on_one_line(texts: tf.Tensor) -> tf.Tensor:
-    """Replace line ends by spaces, so that an output is one line."""
-    return tf.strings.regex_replace(texts, r"\r\n|\r|\n", " ")
+    """Return texts that `read_lines` reads as one line each.
+
+    Spaces replace line ends; U+FFFD replaces other control characters.
+    """
+    texts = tf.strings.regex_replace(texts, r"\r\n|\r|\n", " ")
+    return tf.strings.regex_replace(texts, _CONTROL, "\ufffd")
 
 
 def encode_options(

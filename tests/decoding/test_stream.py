@@ -304,14 +304,16 @@ def test_a_long_line_is_truncated_with_a_note(translator, caplog):
     assert "line 1: truncated to 20 tokens" in caplog.text
 
 
-def test_a_result_is_one_line(model, encoder, monkeypatch):
+def test_a_result_is_one_valid_line(model, encoder, monkeypatch):
+    text = "a\nb\r\nc\rd\te\0\x1f\uffff\x7f"
     monkeypatch.setattr(
         encoder,
         "decode_tf",
-        lambda ids: tf.fill([tf.shape(ids)[0]], "a\nb\r\nc\rd"),
+        lambda ids: tf.fill([tf.shape(ids)[0]], text),
     )
     translator = Translator(model, encoder, encoder)
-    assert texts(translate_lines(translator, ["eins"])) == ["a b c d"]
+    (found,) = texts(translate_lines(translator, ["eins"]))
+    assert found == "a b c d\te\ufffd\ufffd\ufffd\x7f"
 
 
 def test_translations_keep_the_limit_of_their_length(encoder, model):
