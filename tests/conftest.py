@@ -1,8 +1,10 @@
 """Fixtures of all tests; importing this file does not load TensorFlow."""
 
+import functools
 import importlib.util
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -171,6 +173,14 @@ def tiny_run(tiny_flags, tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def run_copy(tiny_run, tmp_path):
+    """Return a copy of `tiny_run`, without evaluations by other tests."""
+    copy = shutil.copytree(tiny_run, tmp_path / "run")
+    (copy / "evaluations.jsonl").unlink(missing_ok=True)
+    return copy
+
+
 @pytest.fixture(scope="session")
 def tiny_export(tiny_run, tmp_path_factory):
     """Return the folder of an export of `tiny_run`, moved after writing.
@@ -232,28 +242,43 @@ _OWN_PROCESS = "T2T_LITE_OWN_PROCESS"
 
 
 def pytest_pyfunc_call(pyfuncitem):
-    """Run a test marked `own_process` in a new pytest process.
+    """Run the tests of a file marked `own_process` in a new pytest process.
 
-    Its signals do not reach other tests, or callbacks that other libraries have
-    installed in this process.
+    Their signals do not reach other tests, or callbacks that other libraries
+    have installed in this process.
     """
-    if not pyfuncitem.get_closest_marker("own_process"):
+    is_marked = pyfuncitem.get_closest_marker("own_process")
+    if not is_marked or os.environ.get(_OWN_PROCESS):
         return None
-    if os.environ.get(_OWN_PROCESS):
-        return None
+    done = _run_tests(
+        pyfuncitem.config.rootpath,
+        *(
+            item.nodeid
+            for item in pyfuncitem.session.items
+            if item.path == pyfuncitem.path
+            and item.get_closest_marker("own_process")
+        ),
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode in (0, 1), output
+    for outcome in ("FAILED", "ERROR"):
+        assert f"{outcome} {pyfuncitem.nodeid}" not in output
+    return True
+
+
+@functools.cache
+def _run_tests(folder, *tests):
     flags = ("xdist", "hypothesispytest", "cacheprovider")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", pyfuncitem.nodeid]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *tests]
         + [f"-pno:{name}" for name in flags],
-        cwd=pyfuncitem.config.rootpath,
+        cwd=folder,
         env=os.environ | {_OWN_PROCESS: "1"},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return True
 
 
 def pytest_addoption(parser):

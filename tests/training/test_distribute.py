@@ -8,8 +8,6 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.training import distribute
 from t2t_lite.training.distribute import choose_strategy
 
-choose_strategy(replicas=3)
-
 
 @pytest.fixture
 def find(monkeypatch):

@@ -114,11 +114,8 @@ def test_flat_inverse_sqrt_starts_at_the_peak_rate():
     [
         # Our sets. The "legacy" schedule counts from 1, the others from 0.
         ("transformer_base_v1", None),
-        ("transformer_base_v2", None),
         ("transformer_base_v3", None),
-        ("transformer_base_single_gpu", None),
         ("transformer_big_single_gpu", None),
-        ("transformer_tiny", None),
         # Schedules that none of our sets has.
         ("transformer_big", {"learning_rate": 2.0, "schedule_offset": 1}),
         (
