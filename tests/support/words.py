@@ -1,7 +1,9 @@
-"""A problem of made-up words, and hyperparameters of a very small model."""
+"""A problem of made-up words, hyperparameters of a very small model, runs."""
 
+from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Text2TextProblem
+from t2t_lite.training.run import Run
 
 HPARAMS = HParams(
     hidden_size=8,
@@ -26,3 +28,16 @@ class Words(Text2TextProblem):
             zero, one = self.letters
             word = f"{number:b}".replace("0", zero).replace("1", one)
             yield word, word[::-1] + " ."
+
+
+def create_run(output_dir, problem, data_dir, **options):
+    """Create a run of a problem; generate its data if there is none."""
+    manifest = DataGenerator(problem, data_dir, progress=False).run()
+    options = {"hparams": HPARAMS, "seed": 3, **options}
+    return Run.create(
+        output_dir,
+        problem=problem,
+        data_dir=data_dir,
+        manifest=manifest,
+        **options,
+    )

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from support.lines import write
 from support.places import SHARED_DATA
 
 RECORDED = SHARED_DATA / "t2t"
@@ -19,7 +20,7 @@ pytestmark = [
 ]
 
 
-def test_imported_checkpoint_works_with_all_commands(run_process, tmp_path):
+def test_imported_checkpoint_works_with_all_commands(run_command, tmp_path):
     train, data = tmp_path / "t2t_train", tmp_path / "t2t_data"
     shutil.copytree(RECORDED / "decode/ckpt", train)
     shutil.copy(
@@ -35,44 +36,30 @@ def test_imported_checkpoint_works_with_all_commands(run_process, tmp_path):
     meta = json.loads((decode / "meta.json").read_text("utf-8"))
 
     def succeed(module, *flags):
-        done = run_process(module, *flags)
-        assert done.returncode == 0, done.stderr
-        return done
+        code, out, err = run_command(module, *flags)
+        assert code == 0, err
+        return out, err
 
+    t2t_flags = [f"--vocabulary={vocabulary}"]
     succeed(
         "datagen",
         f"--import_shards={data}",
         "--problem=translate_ende_m30k",
-        f"--vocabulary={vocabulary}",
+        *t2t_flags,
     )
-    run = tmp_path / "run"
-    done = succeed(
-        "import_t2t",
-        f"--t2t_dir={train}",
-        f"--vocabulary={vocabulary}",
-        f"--data_dir={data}",
-        f"--output_dir={run}",
-    )
-    assert "after update 1200" in done.stderr
-    texts = tmp_path / "texts"
-    texts.write_text(f"{TEXT}\n")
-    done = succeed(
-        "decoder", f"--output_dir={run}", f"--decode_from_file={texts}"
-    )
-    before = done.stdout
-    assert before.startswith(meta["beam4_a0.6_top1_len50.text"][0][:20])
-    done = succeed("evaluator", f"--output_dir={run}", "--split=test", "--json")
-    assert json.loads(done.stdout)["sentences"] == 5
-    export = succeed(
-        "exporter",
-        f"--output_dir={run}",
-        f"--export_dir={tmp_path / 'export'}",
-        "--verify",
-    )
-    assert "Verified" in export.stderr
-    done = succeed("trainer", f"--output_dir={run}", "--train_steps=1202")
-    assert "step: 1202" in done.stdout
-    done = succeed(
-        "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=2"
-    )
-    assert "average-2-step-00001202" in done.stdout
+    run = f"--output_dir={tmp_path / 'run'}"
+    t2t_flags += [f"--t2t_dir={train}", f"--data_dir={data}"]
+    _, err = succeed("import_t2t", *t2t_flags, run)
+    assert "after update 1200" in err
+    texts = write(tmp_path / "texts", [TEXT])
+    out, _ = succeed("decoder", run, f"--decode_from_file={texts}")
+    assert out.startswith(meta["beam4_a0.6_top1_len50.text"][0][:20])
+    out, _ = succeed("evaluator", run, "--split=test", "--json")
+    assert json.loads(out)["sentences"] == 5
+    export = f"--export_dir={tmp_path / 'export'}"
+    _, err = succeed("exporter", run, export, "--verify")
+    assert "Verified" in err
+    out, _ = succeed("trainer", run, "--train_steps=1202")
+    assert "step: 1202" in out
+    out, _ = succeed("average_checkpoints", run, "--num_checkpoints=2")
+    assert "average-2-step-00001202" in out

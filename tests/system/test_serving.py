@@ -3,11 +3,11 @@
 import contextlib
 import re
 import subprocess
-import sys
 
 import pytest
 
 from support.browser import severe
+from support.lines import command_line, write
 from support.page import Page
 
 LINES = ["1 2 3", "7", "4 0 4 0", "9 9"]
@@ -18,13 +18,15 @@ def server(tiny_run, tmp_path_factory):
     """The REST and gRPC addresses of a server of a tiny run."""
     for package in ("aiohttp", "grpc_health", "tensorflow_serving"):
         pytest.importorskip(package)
+    from t2t_lite.bin import exporter
+
     folder = tmp_path_factory.mktemp("export")
     flags = [f"--output_dir={tiny_run}", f"--export_dir={folder}"]
-    command = [sys.executable, "-m", "t2t_lite.bin.main", "exporter", *flags]
-    subprocess.run([*command, "--attention"], check=True, capture_output=True)
-    command = [sys.executable, "-m", "t2t_lite.bin.main", "server", "--port=0"]
-    command += ["--rest_api_port=0", f"--model_base_path={folder}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert exporter.main([*flags, "--attention"]) == 0
+    flags = ["--port=0", "--rest_api_port=0", f"--model_base_path={folder}"]
+    process = subprocess.Popen(
+        [*command_line("server"), *flags], stdout=subprocess.PIPE, text=True
+    )
     try:
         for line in process.stdout:
             found = re.search(r"page at (http://\S+)/, gRPC at (\S+)\.$", line)
@@ -38,38 +40,28 @@ def server(tiny_run, tmp_path_factory):
         process.kill()
 
 
-@pytest.fixture(scope="module")
-def translations(tiny_run, tmp_path_factory):
-    """The file of the lines, and the decoder's output for it."""
-    path = tmp_path_factory.mktemp("lines") / "lines"
-    path.write_text("".join(f"{line}\n" for line in LINES))
-    flags = [f"--output_dir={tiny_run}", f"--decode_from_file={path}"]
-    flags.append("--nbest=3")
-    command = [sys.executable, "-m", "t2t_lite.bin.main", "decoder", *flags]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return path, done.stdout
+@pytest.fixture
+def translations(decode):
+    """The decoder's output for the lines."""
+    return decode(LINES, "--nbest=3")[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("api", [0, 1], ids=["rest", "grpc"])
 def test_client_output_equals_the_decoders(
-    server, translations, run_command, api
+    server, translations, run_command, tmp_path, api
 ):
-    path, expected = translations
-    code, out, err = run_command(
-        "query",
-        f"--server={server[api]}",
-        f"--decode_from_file={path}",
-        "--nbest=3",
-    )
-    assert (code, out, err) == (0, expected, "")
+    lines = f"--decode_from_file={write(tmp_path / 'lines', LINES)}"
+    flags = [f"--server={server[api]}", lines, "--nbest=3"]
+    code, out, err = run_command("query", *flags)
+    assert (code, out.splitlines(), err) == (0, translations, "")
 
 
 @pytest.mark.slow
 def test_page_shows_the_decoders_hypotheses_and_attention(
     server, translations, browser
 ):
-    hypotheses = translations[1].splitlines()[0].split("\t")
+    hypotheses = translations[0].split("\t")
     chosen = next(k for k, text in enumerate(hypotheses) if text)
     page = Page(browser, server[0])
     page.type(LINES[0])
