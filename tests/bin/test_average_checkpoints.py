@@ -4,13 +4,11 @@ import pytest
 
 
 @pytest.fixture
-def run(tiny_run, tmp_path):
+def run(run_copy):
     """A copy of the tiny run, without its averages."""
-    copy = tmp_path / "run"
-    shutil.copytree(tiny_run, copy)
-    for average in (copy / "checkpoints").glob("average-*"):
+    for average in (run_copy / "checkpoints").glob("average-*"):
         shutil.rmtree(average)
-    return copy
+    return run_copy
 
 
 def test_the_decoder_uses_the_new_average(run_command, run):

@@ -86,12 +86,6 @@ def test_tokenized_bleu_is_an_extra_score(score, files):
             2,
             ["--lowercase"],
         ),
-        (
-            (["a"], ["a"]),
-            ["--tokenized", "--target_language=xx"],
-            2,
-            ["sacremoses", "xx"],
-        ),
     ],
 )
 def test_bad_requests_are_one_line(
@@ -110,20 +104,21 @@ def test_missing_files_and_flags_are_named(run_command, files, tmp_path):
     assert code == 1 and f"{tmp_path}/no" in err
 
 
-@pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}])
-def test_file_names_that_are_not_utf_8_are_printed(run_process, files, locale):
-    # Python must neither replace the C locale nor use its UTF-8 mode.
-    more = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"} if locale else {}
+# Python must neither replace the C locale nor use its UTF-8 mode.
+C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "locale"), [(b"caf\xe9", {}), ("caf\xe9".encode(), C_LOCALE)]
+)
+def test_file_names_in_any_encoding_are_printed(
+    run_process, files, name, locale
+):
+    hypothesis = f"--hypothesis={os.fsdecode(name)}"
     _, reference = files([], [])
-    for name in (b"caf\xe9", "caf\xe9".encode()):
-        done = run_process(
-            "bleu",
-            f"--hypothesis={os.fsdecode(name)}",
-            reference,
-            env=os.environ | locale | more,
-        )
-        assert done.returncode == 1 and done.stderr.count("\n") == 1
-        assert "caf" in done.stderr and "No such file" in done.stderr
+    done = run_process("bleu", hypothesis, reference, env=os.environ | locale)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "caf" in done.stderr and "No such file" in done.stderr
 
 
 def test_only_one_file_can_be_stdin(run_command):
@@ -133,8 +128,7 @@ def test_only_one_file_can_be_stdin(run_command):
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"),
-    [("zh", "zh"), ("zh-TW", "zh"), ("yue_Hant", "zh"), ("TH", "char")]
-    + [("lo", "char"), ("de", "13a"), ("xx", "13a")],
+    [("yue_Hant", "zh"), ("TH", "char"), ("de", "13a"), ("xx", "13a")],
 )
 def test_the_target_language_selects_the_tokenizer(
     score, files, language, tokenizer
@@ -188,14 +182,9 @@ def damaged(words, kind, rng):
     """Return the words with one kind of error."""
     index = rng.randrange(len(words))
     changes = {
-        "equal": lambda: words,
         "dropped": lambda: words[:index] + words[index + 1 :],
-        "swapped": lambda: words[index:] + words[:index],
         "case": lambda: [rng.choice([w, w.upper(), w.lower()]) for w in words],
-        "spaces": lambda: [*words[:index], "\u00a0", "", *words[index:]],
-        "glued": lambda: ["".join(words[:2]), *words[2:]],
         "cut": lambda: words[: index + 1],
-        "empty": lambda: rng.choice([words, []]),
         "other": lambda: rng.choices(WORDS, k=len(words)),
     }
     return changes[kind]()
@@ -204,14 +193,9 @@ def damaged(words, kind, rng):
 @pytest.mark.parametrize(
     ("kind", "cased", "uncased"),
     [
-        ("equal", "100.00", "100.00"),
         ("dropped", "81.77", "81.77"),
-        ("swapped", "91.62", "91.62"),
         ("case", "51.59", "96.95"),
-        ("spaces", "100.00", "100.00"),
-        ("glued", "92.34", "92.34"),
         ("cut", "44.10", "44.10"),
-        ("empty", "12.26", "12.26"),
         ("other", "6.09", "6.15"),
     ],
 )

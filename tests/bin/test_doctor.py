@@ -18,13 +18,12 @@ def damage(path):
 
 
 @pytest.fixture
-def folders(tiny_flags, tiny_run, tmp_path):
+def folders(tiny_flags, run_copy, tmp_path):
     """Copies of the data and the run, and the flags that name them."""
     problem, _, usr_dir, data_dir = tiny_flags
     data = shutil.copytree(data_dir.partition("=")[2], tmp_path / "data")
-    run = shutil.copytree(tiny_run, tmp_path / "run")
-    flags = [problem, usr_dir, f"--data_dir={data}", f"--output_dir={run}"]
-    return data, run, flags
+    flags = [problem, usr_dir, f"--data_dir={data}", f"--output_dir={run_copy}"]
+    return data, run_copy, flags
 
 
 def test_intact_data_and_run_pass(run_command, folders):
@@ -66,14 +65,7 @@ def test_each_check_is_a_line_and_a_failure_is_exit_code_1(
     assert lines["data_dir"].startswith("FAIL  ")
 
 
-@pytest.mark.parametrize(
-    ("flag", "hint"),
-    [
-        ("--problem=spellout_end", "spellout_ende"),
-        ("--hparams=transformer_bigg", "transformer_big"),
-    ],
-)
-def test_an_unknown_name_is_wrong_usage(run_command, flag, hint):
-    code, out, err = run_command("doctor", flag)
+def test_an_unknown_name_is_wrong_usage(run_command):
+    code, out, err = run_command("doctor", "--problem=spellout_end")
     assert (code, out) == (2, "")
-    assert hint in err
+    assert "spellout_ende" in err

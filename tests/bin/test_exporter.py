@@ -10,9 +10,7 @@ import sys
 import pytest
 
 import t2t_lite
-from support.lines import records
 from support.places import ROOT
-from support.rounding import approx_score
 from t2t_lite.errors import T2TLiteError
 
 CLIENT = ROOT / "examples" / "ask_export.py"
@@ -90,7 +88,6 @@ def test_two_exports_of_a_run_are_bitwise_identical(
     ("flags", "code", "words"),
     [
         (["--format=ctranslate2", "--attention"], 2, ["--attention"]),
-        (["--format=ctranslate2", "--warmup=0"], 2, ["--warmup"]),
         (["--format=ctranslate2", "--verify"], 2, ["--verify"]),
         (["--format=keras_hub", "--beam_size=2"], 2, ["--beam_size"]),
         (["--warmup=251"], 2, ["--warmup", "250"]),
@@ -160,19 +157,6 @@ def test_the_client_accepts_a_version_or_a_folder_of_them(
         message, out = run_client(folder, "1")
         assert str(folder) in message
         assert "\n" not in message + out
-
-
-def test_nbest_signature_gives_the_same_as_the_decoder(decode, tiny_export):
-    import tensorflow as tf
-
-    _, out, _ = decode(["1 2 3"], "--nbest=4", "--format=json")
-    expected = records(out)[0]["hypotheses"]
-    model = tf.saved_model.load(str(tiny_export / "2"))
-    outputs = model.signatures["nbest"](inputs=tf.constant(["1 2 3"]))
-    texts = [text.decode() for text in outputs["outputs"].numpy()[0]]
-    assert texts[: len(expected)] == [each["text"] for each in expected]
-    scores = outputs["scores"].numpy()[0][: len(expected)]
-    assert scores == approx_score([e["score"] for e in expected])
 
 
 def test_a_keras_hub_preset_generates_the_greedy_translation(

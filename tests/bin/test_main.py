@@ -1,7 +1,5 @@
 """`t2t-lite COMMAND ...` runs `t2t-lite-COMMAND ...`."""
 
-import subprocess
-import sys
 from importlib import metadata
 
 import pytest
@@ -46,21 +44,3 @@ def test_version(run_process):
     assert done.stdout.startswith(f"t2t-lite {t2t_lite.__version__} ")
     for name in ("tensorflow", "keras", "keras-hub"):
         assert f"{name} {metadata.version(name)}" in done.stdout
-
-
-@pytest.mark.parametrize("words", [["--help"], ["bleu", "--help"]])
-def test_no_other_command_is_imported(words):
-    code = (
-        "import runpy, sys\n"
-        f"sys.argv = ['t2t-lite', *{words!r}]\n"
-        "try:\n"
-        "    runpy.run_module('t2t_lite.bin.main', run_name='__main__')\n"
-        "except SystemExit as end:\n"
-        "    assert not end.code\n"
-        "loaded = {m.split('.')[2] for m in sys.modules\n"
-        "          if m.startswith('t2t_lite.bin.')}\n"
-        f"assert loaded - {{'cli'}} == set({words[:-1]!r}), loaded\n"
-    )
-    subprocess.run(
-        [sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL
-    )

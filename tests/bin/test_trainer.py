@@ -5,13 +5,7 @@ import shutil
 
 import pytest
 
-
-@pytest.fixture
-def run_copy(tiny_run, tmp_path):
-    copy = tmp_path / "run"
-    shutil.copytree(tiny_run, copy)
-    return copy
-
+from t2t_lite.training.config import read_metrics
 
 # Small, because the softmax takes most of the time of a dry run.
 TINY = (
@@ -21,11 +15,6 @@ TINY = (
 
 
 TOY = ("--problem=spellout_ende", "--hparams=transformer_toy")
-
-
-def records(run, key):
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [record for record in map(json.loads, lines) if key in record]
 
 
 def test_a_run_has_its_config_vocabulary_and_checkpoints(tiny_run):
@@ -44,16 +33,6 @@ def test_a_run_has_its_config_vocabulary_and_checkpoints(tiny_run):
     }
 
 
-def test_metrics_have_the_documented_keys(tiny_run):
-    training = records(tiny_run, "loss")
-    assert {"step", "loss", "learning_rate", "tokens_per_second"} <= (
-        training[-1].keys()
-    )
-    assert training[-1]["step"] == 4
-    evaluation = records(tiny_run, "dev_loss")
-    assert {"step", "dev_bleu", "dev_perplexity"} <= evaluation[-1].keys()
-
-
 def test_the_same_command_resumes_a_run_until_it_is_complete(
     run_command, tiny_flags, run_copy
 ):
@@ -69,18 +48,8 @@ def test_the_same_command_resumes_a_run_until_it_is_complete(
         ("decoder", "evaluator", "exporter"), err.splitlines()[-3:], strict=True
     ):
         assert f"t2t-lite-{command} --output_dir={run_copy} --usr_dir=" in line
-    assert [r["step"] for r in records(run_copy, "loss")] == [1, 4, 6]
-
-
-def test_output_dir_of_another_run_is_refused(
-    run_command, tiny_flags, run_copy
-):
-    before = sorted(p.name for p in run_copy.rglob("*"))
-    flags = [*tiny_flags, f"--output_dir={run_copy}", "--seed=2"]
-    code, out, err = run_command("trainer", *flags)
-    assert (code, out) == (1, "")
-    assert "seed is 1 there and 2 here" in err
-    assert sorted(p.name for p in run_copy.rglob("*")) == before
+    losses = [each for each in read_metrics(run_copy) if "loss" in each]
+    assert [each["step"] for each in losses] == [1, 4, 6]
 
 
 def test_a_run_resumes_with_its_own_seed(run_command, tiny_flags, tmp_path):
@@ -90,20 +59,6 @@ def test_a_run_resumes_with_its_own_seed(run_command, tiny_flags, tmp_path):
     code, _, err = run_command("trainer", run, "--train_steps=2")
     assert code == 0, err
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 7
-
-
-def test_a_damaged_checkpoint_is_renamed_and_an_older_one_used(
-    run_command, tiny_flags, run_copy
-):
-    newest = run_copy / "checkpoints" / "step-00000004"
-    (data,) = newest.glob("tensors.data*")
-    data.write_bytes(data.read_bytes()[:-100])
-    flags = [*tiny_flags, f"--output_dir={run_copy}", "--train_steps=6"]
-    code, _, err = run_command("trainer", *flags)
-    assert code == 0
-    assert f"WARNING: {newest} is damaged" in err
-    assert "from update 2" in err
-    assert newest.with_name("step-00000004.damaged").is_dir()
 
 
 def test_dry_run_reports_sizes_and_costs_and_saves_nothing(
@@ -193,7 +148,6 @@ def test_print_hparams_shows_all_hparams_with_overrides(run_command):
         (["--problem=spellout_edne", "--hparams=transformer_toy"], "_ende"),
         (["--problem=spellout_ende", "--hparams=transformer_bsae"], "_base"),
         ([*TOY, "--hparams_override=train_step=3"], "train_steps"),
-        ([*TOY, "--hparams_override=num_heads=two"], "num_heads"),
         ([*TOY, "--hparams_override=num_heads"], "key=value"),
         ([*TOY, "--traim_steps=3"], "--train_steps"),
         ([*TOY, "--train_steps=-1"], "'-1'"),
@@ -296,10 +250,6 @@ def test_own_text_is_trained_and_evaluated(
     code, out, err = run_command("trainer", text, run_flag, *small)
     assert code == 0, err
     assert "step: 2\n" in out
-    other = "--problem=text_rev", run_flag
-    code, _, err = run_command("trainer", *other, *small)
-    assert code == 1
-    assert "problem is 'text' there and 'text_rev' here" in err
 
 
 def test_shared_embedding_of_two_vocabularies_is_refused_early(
@@ -310,20 +260,6 @@ def test_shared_embedding_of_two_vocabularies_is_refused_early(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--hparams_override=shared_embedding=false" in err
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.slow
-def test_a_run_in_the_default_folder_resumes_with_its_own_data(
-    run_command, tiny_flags, run_copy, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    folder = tmp_path / "t2t-lite" / "runs" / "tiny_digits" / "tiny_digits_set"
-    folder.parent.mkdir(parents=True)
-    run_copy.rename(folder)
-    flags = [flag for flag in tiny_flags if not flag.startswith("--data_dir")]
-    code, out, err = run_command("trainer", *flags, "--train_steps=5")
-    assert (code, "step: 5\n" in out) == (0, True), err
-    assert not (tmp_path / "t2t-lite" / "data").exists()
 
 
 @pytest.mark.slow

@@ -20,12 +20,6 @@ def roman_numerals(forget_plugins):
         del sys.modules[name]
 
 
-def test_the_folder_registers_a_problem_and_its_hparams_set(roman_numerals):
-    assert roman_numerals.name == "roman_numerals"
-    assert registry.problem("roman_numerals_rev").reversed
-    assert registry.hparams("transformer_roman").max_length == 32
-
-
 def test_roman_numerals_are_correct(roman_numerals):
     pairs = dict(
         pair

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from t2t_lite import validators
-from t2t_lite.bin.cli import command, flags
+from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.errors import Interrupted, T2TLiteError, UsageError
 
@@ -18,13 +18,7 @@ def add_flags(parser):
     flags.add(parser, {"--train_steps=N": "all"}, validators.integer(1), 7)
     flags.add(parser, {"--alpha=X": "of all"}, validators.real(at_least=0))
     flags.add(parser, {"--data_dir=DIR": "", "--dry_run": "try it"})
-    flags.add(parser, {"--freeze=PART,...": ""})
     flags.add(parser, {"--format=text|json": ""})
-
-
-@pytest.fixture
-def parser():
-    return Command("t2t-lite-test", "Tests.", add_flags, print).make_parser()
 
 
 @pytest.fixture
@@ -40,11 +34,6 @@ def run(capsys):
     return run
 
 
-@pytest.mark.parametrize("argv", [["--train_steps=3"], ["--train_steps", "3"]])
-def test_a_flag_value_follows_an_equals_sign_or_a_space(parser, argv):
-    assert parser.parse_args(argv).train_steps == 3
-
-
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
@@ -54,8 +43,6 @@ def test_a_flag_value_follows_an_equals_sign_or_a_space(parser, argv):
         (["--train_steps=many"], ["--train_steps", "'many'"]),
         (["--alpha=nan"], ["--alpha", "'nan'"]),
         (["--format=xml"], ["--format", "'xml'"]),
-        (["--data_dir"], ["--data_dir"]),
-        (["corpus.txt"], ["'corpus.txt'"]),
     ],
 )
 def test_wrong_flag_is_one_line_and_exit_code_2(run, argv, words):
@@ -74,7 +61,8 @@ def test_an_unknown_flag_is_reported_before_a_missing_argument(run):
     assert "'b'" in run(print, "--", "--a", "b", add_flags=add_run)[1]
 
 
-def test_help_shows_defaults_except_none(parser):
+def test_help_shows_defaults_except_none():
+    parser = Command("t2t-lite-test", "Tests.", add_flags, print).make_parser()
     with pytest.raises(SystemExit) as caught:
         parser.parse_args(["--help"])
     assert caught.value.code == 0
@@ -170,10 +158,15 @@ def test_ctrl_c_does_not_wait_for_other_threads():
 
 
 @pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
-)
-@pytest.mark.parametrize(
-    "work", ["hashlib.pbkdf2_hmac('sha256', b'', b'', 2**30)", "time.sleep(60)"]
+    ("number", "name", "work"),
+    [
+        (signal.SIGINT, "Ctrl-C", "time.sleep(60)"),
+        (
+            signal.SIGTERM,
+            "SIGTERM",
+            "hashlib.pbkdf2_hmac('md5', b'', b'', 2**30)",
+        ),
+    ],
 )
 def test_a_signal_ends_a_sleep_and_native_code(number, name, work):
     ran = python(
@@ -188,14 +181,6 @@ def test_a_signal_ends_a_sleep_and_native_code(number, name, work):
     assert ran.returncode == 130
     (line,) = ran.stderr.splitlines()
     assert name in line
-
-
-def test_interruptible_returns_or_raises_and_restores_signals():
-    before = signal.getsignal(signal.SIGINT)
-    assert command.interruptible(lambda: 7, signal.SIGINT) == 7
-    with pytest.raises(ZeroDivisionError):
-        command.interruptible(lambda: 1 / 0, signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_a_closed_output_pipe_is_not_an_error():
@@ -238,16 +223,6 @@ def test_a_closed_stream_causes_no_traceback(closed, word, tiny_run):
     assert done.returncode == (1 if word else 0)
 
 
-def test_a_repeated_flag_is_a_list_or_an_error(parser):
-    argv = ["--freeze=a", "--freeze", "b", "--", "--freeze=c"]
-    parser.add_argument("rest", nargs="*")
-    args = parser.parse_args(argv)
-    assert (args.freeze, args.rest) == ("a,b", ["--freeze=c"])
-    for words in (["--alpha=1", "--alpha", "2"], ["--dry_run", "--dry_run"]):
-        with pytest.raises(UsageError, match=words[0].partition("=")[0]):
-            parser.parse_args(words)
-
-
 def test_problem_and_hparams_set_name_the_folder_of_a_run(
     run_command, monkeypatch, tmp_path
 ):
@@ -263,30 +238,21 @@ def test_problem_and_hparams_set_name_the_folder_of_a_run(
         assert got == code and word in err
 
 
-@pytest.fixture
-def complete(tmp_path):
-    """Return a function that lists the shell completions of a line."""
+def test_flags_are_completed(tmp_path):
+    line = "t2t-lite-trainer --hparams_ov"
     output = tmp_path / "answer"
-
-    def list_completions(line):
-        command, *_ = line.removeprefix("t2t-lite-").split()
-        subprocess.run(
-            [sys.executable, "-m", "t2t_lite.bin.main", command],
-            env=os.environ
-            | {
-                "_ARGCOMPLETE": "1",
-                "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><=;|&(:",  # bash's
-                "_ARGCOMPLETE_STDOUT_FILENAME": str(output),
-                "_ARGCOMPLETE_IFS": "\n",
-                "COMP_LINE": line,
-                "COMP_POINT": str(len(line)),
-            },
-            check=True,
-        )
-        return [word.strip() for word in output.read_text().split("\n")]
-
-    return list_completions
-
-
-def test_flags_are_completed(complete):
-    assert "--hparams_override" in complete("t2t-lite-trainer --hparams_ov")
+    subprocess.run(
+        [sys.executable, "-m", "t2t_lite.bin.main", "trainer"],
+        env=os.environ
+        | {
+            "_ARGCOMPLETE": "1",
+            "_ARGCOMPLETE_COMP_WORDBREAKS": " \t\n\"'><=;|&(:",  # bash's
+            "_ARGCOMPLETE_STDOUT_FILENAME": str(output),
+            "_ARGCOMPLETE_IFS": "\n",
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+        },
+        check=True,
+    )
+    words = output.read_text().split("\n")
+    assert "--hparams_override" in [word.strip() for word in words]

@@ -8,10 +8,7 @@ import pytest
     [
         ("trainer", "--hparams_set=transformer_base", "--hparams"),
         ("trainer", "--problems=wmt_ende", "--problem"),
-        ("trainer", "--t2t_usr_dir=usr", "--usr_dir"),
-        ("trainer", "--local_eval_frequency=50", "--eval_steps_every"),
         ("trainer", "--worker_gpu=2", "--replicas"),
-        ("trainer", "--worker_replicas=2", "--workers"),
         ("trainer", "--nouse_tpu", "remove it"),
         ("trainer", "--model=transformer", "remove it"),
         ("trainer", "--hparams=hidden_size=64", "--hparams_override"),
@@ -29,11 +26,9 @@ import pytest
 def test_the_error_for_a_tensor2tensor_name_has_our_name(
     run_command, command, flag, ours
 ):
-    flags = {}
+    flags = [flag]
     if command in ("trainer", "decoder"):
-        flags["--problem"] = "--problem=wmt_ende"
-        flags["--hparams"] = "--hparams=transformer_toy"
-    flags[flag.partition("=")[0]] = flag
-    code, out, err = run_command(command, *flags.values())
+        flags = ["--problem=wmt_ende", "--hparams=transformer_toy", flag]
+    code, out, err = run_command(command, *flags)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert ours in err
