@@ -93,7 +93,7 @@ def test_translations_keep_the_order_of_the_lines(query, model):
     assert {name for name, _ in model.asked} == {"serving_default"}
 
 
-def test_a_line_with_any_characters_gives_one_line(query, model):
+def test_a_line_with_any_characters_gives_one_line(query):
     lines = ["a\tb", "\0", "😀", "x" * 100_000, "", "  ", "crlf\r", b"\xff"]
     code, out, _ = query([*lines, "a\rb"])
     assert code == 0

@@ -75,22 +75,6 @@ def test_tags_by_flag_in_json_and_in_the_text_are_equivalent(decode_json):
     assert tagged == ["<2c> a 5", "", "<2c> a 7"]
 
 
-def test_each_sentence_of_a_paragraph_gets_the_tag(decode_json):
-    _, (one,), _ = decode_json(["A 5. A 7."], "--tag=2b", "--split_sentences")
-    _, separate, _ = decode_json(["<2b> A 5.", "<2b> A 7."])
-    tokens = [each["hypotheses"][0]["tokens"] for each in separate]
-    assert one["hypotheses"][0]["tokens"] == sum(tokens, [])
-
-
-def test_pairs_are_scored_with_the_tag(decode_json):
-    _, typed, _ = decode_json(["<2b> a 5\tb 5"], "--score")
-    _, by_flag, _ = decode_json(["a 5\tb 5"], "--score", "--tag=2b")
-    pair = json.dumps({"source": "a 5", "target": "b 5", "tag": "2b"})
-    _, from_json, _ = decode_json([pair], "--score", "--input_format=json")
-    _, without, _ = decode_json(["a 5\tb 5"], "--score")
-    assert by_flag == typed == from_json != without
-
-
 def test_the_error_for_an_unknown_tag_lists_the_known_tags(decode_json):
     code, results, err = decode_json(["a"], "--tag=2d")
     assert (code, results) == (2, [])

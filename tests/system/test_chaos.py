@@ -210,7 +210,7 @@ def require_recent_checkpoint(run):
 
 
 @pytest.mark.parametrize(
-    "command", ["datagen", "trainer", "average", "decoder", "exporter"]
+    "command", ["datagen", "trainer", "decoder", "exporter"]
 )
 def test_a_killed_command_ends_as_if_it_had_not_been(
     command, tiny_usr_dir, fresh_copies, tmp_path, rounds, chance
@@ -230,10 +230,6 @@ def test_a_killed_command_ends_as_if_it_had_not_been(
                 + [f"--data_dir={data}", "--train_steps=40", "--log_steps=1"]
                 + [f"--save_steps={SAVE_STEPS}", "--deterministic"],
                 "checkpoints/step-00000040/tensors.index",
-            ),
-            "average": (
-                [*of_run, "--num_checkpoints=2"],
-                "checkpoints/average-2-*/tensors*",
             ),
             "decoder": (
                 [*of_run, usr_dir, f"--decode_from_file={lines}"]

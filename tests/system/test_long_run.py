@@ -6,6 +6,7 @@ import psutil
 import pytest
 
 import t2t_lite
+from support.words import HPARAMS, Words
 from t2t_lite.registry import register_problem
 
 ROUNDS, UPDATES = 100, 4  # a round trains on the corpus more than once
@@ -14,18 +15,8 @@ WARM_UP = 20  # rounds
 USAGE = []  # of resources, at each evaluation
 
 
-class Digits(t2t_lite.Text2TextProblem):
-    """A problem that copies digits."""
-
-    vocab_size = 280
-
-    def samples(self, split, raw):
-        start, count = {"train": (0, 150), "dev": (150, 40)}.get(
-            split, (190, 10)
-        )
-        for number in range(start, start + count):
-            digits = " ".join(str(number * 37))
-            yield digits, digits
+class Watched(Words):
+    """A problem that records the usage of resources at each evaluation."""
 
     def evaluate(self, sources, references, outputs):
         process = psutil.Process()
@@ -42,21 +33,11 @@ class Digits(t2t_lite.Text2TextProblem):
 
 @pytest.mark.slow
 def test_memory_files_and_threads_do_not_grow(tmp_path, forget_plugins):
-    register_problem("long_run")(Digits)
+    register_problem("long_run")(Watched)
     t2t_lite.train(
         "long_run",
-        t2t_lite.HParams(
-            hidden_size=16,
-            filter_size=32,
-            num_heads=2,
-            num_hidden_layers=1,
-            max_length=64,
-            batch_tokens=1024,
-            gradient_accumulation_steps=2,
-            warmup_steps=100,
-            learning_rate=0.1,
-            average_checkpoints=2,
-            extra_decode_length=5,
+        HPARAMS.replace(
+            batch_tokens=1024, average_checkpoints=2, extra_decode_length=5
         ),
         data_dir=tmp_path / "data",
         output_dir=tmp_path / "run",

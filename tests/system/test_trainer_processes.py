@@ -1,88 +1,14 @@
-"""The trainer as a separate process: signals, replicas, a usr_dir."""
+"""The trainer as a separate process: replicas and a usr_dir."""
 
 import json
-import re
-import signal
-import subprocess
-import sys
 
 import pytest
 
 from support.places import ROOT
 
-
-def train_process(*flags):
-    return subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.main", "trainer", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_saves_and_the_same_command_resumes(
-    tiny_flags, tmp_path, number
-):
-    flags = [*tiny_flags, f"--output_dir={tmp_path}", "--train_steps=100000"]
-    process = train_process(*flags, "--eval_steps_every=1000000")
-    for line in process.stderr:
-        if "step 100/" in line:
-            break
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 75, err
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert re.search(r"update \d+ is saved in .*\. Run the same command", last)
-    (saved,) = (tmp_path / "checkpoints").glob("step-*")
-    step = int(saved.name.removeprefix("step-"))
-    assert step >= 100
-
-    flags[-1] = f"--train_steps={step + 3}"
-    process = train_process(*flags)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    assert f"from update {step}" in err
-    assert f"step: {step + 3}\n" in out
-
-
-@pytest.mark.slow
-def test_ctrl_c_during_data_generation_leaves_no_partial_data(tmp_path):
-    usr_dir = tmp_path / "usr"
-    usr_dir.mkdir()
-    (usr_dir / "usr_slow.py").write_text(
-        "import time\n"
-        "from t2t_lite import Text2TextProblem\n"
-        "from t2t_lite.registry import register_problem\n"
-        "@register_problem('usr_slow')\n"
-        "class UsrSlow(Text2TextProblem):\n"
-        "    vocab_size = 280\n"
-        "    def samples(self, split, raw):\n"
-        "        print('sampling', flush=True)\n"
-        "        while True:\n"
-        "            time.sleep(0.01)\n"
-        "            yield 'a b', 'c d'\n"
-    )
-    process = train_process(
-        "--problem=usr_slow",
-        "--hparams=transformer_toy",
-        f"--usr_dir={usr_dir}",
-        f"--data_dir={tmp_path / 'data'}",
-        f"--output_dir={tmp_path / 'run'}",
-    )
-    assert process.stdout.readline() == "sampling\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err.splitlines()[-1] == "t2t-lite-trainer: stopped by Ctrl-C."
-    assert "Traceback" not in err
-    assert not list(tmp_path.glob("data/*manifest*"))
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
 def test_trainer_runs_with_two_replicas(tiny_flags, tmp_path, run_process):
     done = run_process(
         "trainer", *tiny_flags, f"--output_dir={tmp_path}", "--replicas=2"
@@ -92,7 +18,6 @@ def test_trainer_runs_with_two_replicas(tiny_flags, tmp_path, run_process):
     assert "cudart" not in done.stderr
 
 
-@pytest.mark.slow
 def test_roman_numerals_train_from_their_usr_dir(tmp_path, run_process):
     run = [
         f"--output_dir={tmp_path / 'run'}",
