@@ -1,9 +1,6 @@
 import io
 import json
 import math
-import resource
-import time
-from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
@@ -11,6 +8,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
+from support.full_disk import full_disk
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.training import logging
 from t2t_lite.training.config import read_metrics
@@ -84,23 +82,11 @@ def test_metrics_are_strict_json(tmp_path):
 
 def test_failed_write_of_a_record_is_a_warning(tmp_path, capsys):
     metrics = logging.MetricsFile(tmp_path / "metrics.jsonl", 0)
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, old[1]))
-    try:
+    with full_disk(20):
         metrics.write({"step": 1, "loss": 1.0})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
     metrics.write({"step": 2, "loss": 1.0})
     assert "metrics.jsonl lacks a record" in capsys.readouterr().err
     assert [each["step"] for each in read_metrics(tmp_path)] == [2]
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Replace time.monotonic by a clock that tests set."""
-    clock = SimpleNamespace(seconds=0.0)
-    monkeypatch.setattr(time, "monotonic", lambda: clock.seconds)
-    return clock
 
 
 def test_log_without_a_terminal_has_a_line_per_record(tmp_path, clock):
@@ -162,19 +148,13 @@ def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
     assert events.Tensors("dev/bleu")[0].step == 5
 
 
-def _stats(skipped=0.0):
-    """Return stats of an update: loss 2 per token, 22 tokens."""
-    loss, norm = (math.nan, math.nan) if skipped else (20.0, 3.0)
-    sums = [tf.constant(v) for v in (loss, 10.0, 12.0, norm, skipped)]
-    return UpdateStats(1e-3, *sums, positions=40)
-
-
 def test_meter_excludes_skipped_updates_from_the_loss():
     meter = logging.Meter(logging.Totals(skipped=5))
-    for skipped in (0.0, 1.0, 1.0):
-        meter.add(_stats(skipped))
-    # The meter reads an update when the next one is added.
-    assert meter.totals.skipped == 6
+    # The loss is 2 per token; an update has 22 tokens.
+    good, bad = (20.0, 3.0, 0.0), (math.nan, math.nan, 1.0)
+    for loss, norm, skipped in (good, bad, bad):
+        sums = map(tf.constant, (loss, 10.0, 12.0, norm, skipped))
+        meter.add(UpdateStats(1e-3, *sums, positions=40))
     meter.read()
     meter.totals.seconds = 2.0
     record = meter.record()
@@ -183,9 +163,3 @@ def test_meter_excludes_skipped_updates_from_the_loss():
     assert record["tokens_per_second"] == 3 * 22 / 2
     assert record["padding"] == 0.45
     assert record["skipped"] == 7
-    assert meter.skipped_in_interval == meter.consecutive_skips == 2
-    meter.start_interval()
-    assert meter.skipped_in_interval == 0
-    meter.add(_stats())
-    meter.read()
-    assert meter.consecutive_skips == 0

@@ -1,7 +1,6 @@
 """Model card: facts, scores, the command line and valid Markdown."""
 
 import shlex
-import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,11 +22,9 @@ from t2t_lite.training.run import Run
 
 
 @pytest.fixture
-def run(tiny_run, tmp_path):
+def run(run_copy):
     """Return a copy of a finished run."""
-    copy = shutil.copytree(tiny_run, tmp_path / "run")
-    (copy / "evaluations.jsonl").unlink(missing_ok=True)
-    return Run.open(copy)
+    return Run.open(run_copy)
 
 
 def metadata_of(card):
@@ -107,7 +104,7 @@ def test_a_report_with_wrong_types_is_left_out(run):
 
 @pytest.mark.parametrize(
     "name",
-    ["no", "---", "a`|b", "<b>", "x: [", "#\n# y", "\u2028", "🙂", "\ud83d"],
+    ["no", "---", "a`|b", "<b>", "x: [", "#\n# y", "\u2028", "\ud83d"],
 )
 def test_card_is_valid_with_unusual_names(run, name):
     config = read_config(run.output_dir)
@@ -159,26 +156,15 @@ def test_command_of_the_card_trains_the_same_model(tiny_run, tmp_path):
         np.testing.assert_allclose(tensors[1][name], value, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "form,place",
-    [("saved_model", "1/assets.extra/card.md"), ("ctranslate2", "1/card.md")],
-)
-def test_card_of_an_export_contains_no_local_path(
-    run, run_command, tmp_path, form, place
-):
+def test_card_of_an_export_contains_no_local_path(run, run_command, tmp_path):
     conditions = run.config["conditions"]
     conditions["command"].append("--pairs=/x/A.tsv:0.7:web,../B.tsv:0.3")
     run.update_config(conditions=conditions)
-    flags = [f"--output_dir={run.output_dir}", f"--format={form}"]
-    if form == "ctranslate2":
-        pytest.importorskip("ctranslate2")
-    else:
-        flags += ["--warmup=0"]
-    code, _, err = run_command(
-        "exporter", *flags, f"--export_dir={tmp_path / 'export'}"
-    )
+    export = tmp_path / "export"
+    flags = [f"--output_dir={run.output_dir}", f"--export_dir={export}"]
+    code, _, err = run_command("exporter", *flags, "--warmup=0")
     assert code == 0, err
-    text = (tmp_path / "export" / place).read_text()
+    text = (export / "1" / "assets.extra" / "card.md").read_text()
     assert "--pairs=A.tsv:0.7:web,B.tsv:0.3" in text
     assert "--data_dir=data" in text and "--output_dir=run" in text
     assert "average-2-step" not in text  # only the exported weights are listed

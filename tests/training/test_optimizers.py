@@ -62,29 +62,11 @@ def test_ten_updates_give_the_same_weights_as_keras(name):
         np.testing.assert_allclose(a, b.value, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
-def test_saved_tensors_restore_the_optimizer(name):
-    whole = _variables()
-    optimizer = _make(name, whole)
-    for step in range(2):
-        optimizer.apply(_gradients(step), tf.constant(0.1))
-    halves = [tf.Variable(v) for v in whole]
-    resumed = _make(name, halves)
-    saved = optimizer.tensors(list(SHAPES))
-    for path, variable in resumed.tensors(list(SHAPES)).items():
-        variable.assign(saved[path])
-    for each in (optimizer, resumed):
-        each.apply(_gradients(2), tf.constant(0.1))
-    for a, b in zip(whole, halves, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("before", [0, 2])
-@pytest.mark.parametrize("name", ["adam", "adamw", "adafactor"])
-def test_skipped_update_changes_nothing(name, before):
+@pytest.mark.parametrize("name", ["adamw", "adafactor"])
+def test_skipped_update_changes_nothing(name):
     variables = _variables()
     optimizer = _make(name, variables)
-    for step in range(before):
+    for step in range(2):
         optimizer.apply(_gradients(step), tf.constant(0.1))
     kept = [*variables, *optimizer.tensors(list(SHAPES)).values()]
     values = [v.numpy() for v in kept]
@@ -92,15 +74,6 @@ def test_skipped_update_changes_nothing(name, before):
     optimizer.apply(zeros, tf.constant(0.1), tf.constant(False))
     for variable, value in zip(kept, values, strict=True):
         np.testing.assert_array_equal(variable, value)
-
-
-def test_adamw_decays_matrices_but_not_vectors():
-    variables = _variables()
-    before = [v.numpy() for v in variables]
-    zeros = [tf.zeros_like(v) for v in variables]
-    _make("adamw", variables).apply(zeros, tf.constant(0.5))
-    for kept, old, new in zip((0.95, 1, 0.95), before, variables, strict=True):
-        np.testing.assert_allclose(new, kept * old, rtol=1e-6)
 
 
 def test_adafactor_keeps_rows_and_columns_of_matrices():
@@ -113,16 +86,6 @@ def test_adafactor_keeps_rows_and_columns_of_matrices():
         "adafactor/row/heads": (2, 3),
         "adafactor/column/heads": (2, 4),
     }
-
-
-def test_adafactor_step_of_a_rank_one_gradient_is_its_sign():
-    # The factored second moment is exact, so each step is the sign, times the
-    # rate, times the root mean square of the variable, 2.
-    weights = tf.Variable(tf.fill([2, 3], 2.0))
-    gradient = tf.constant([[1.0], [-3.0]]) * tf.constant([[0.1, 0.2, -0.5]])
-    optimizers.Adafactor([weights]).apply([gradient], tf.constant(0.01))
-    changes = weights - 2.0
-    np.testing.assert_allclose(changes, -0.02 * np.sign(gradient), rtol=1e-4)
 
 
 def test_adafactor_does_not_change_rows_without_gradient():
@@ -170,12 +133,10 @@ PATHS = [
 @pytest.mark.parametrize(
     ("patterns", "numbers"),
     [
-        ([], []),
         (["encoder"], [2, 3, 4, 5]),
         (["embeddings", "decoder"], [0, 1, 6]),
         (["*/self_attention/*"], [3, 6]),
         (["encoder_layer_0/*"], [3, 4]),
-        (["softmax/table"], [1]),
         (["*scale", "*bias"], [4, 5]),
     ],
 )

@@ -10,10 +10,9 @@ import pytest
 
 import t2t_lite
 from support.registries import keep_apart
-from support.words import HPARAMS
+from support.words import HPARAMS, create_run
 from t2t_lite import plugins, registry
 from t2t_lite.data.manifest import Manifest, SplitRecord
-from t2t_lite.datagen import generate
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.training import checkpoints
@@ -110,12 +109,6 @@ def test_unknown_name_suggests_the_nearest(data):
         choose(folder, {"name": "tow"})
 
 
-def test_name_of_another_problem_is_refused(tmp_path):
-    message = "another problem; got 'wmt_ende'"
-    with pytest.raises(UsageError, match=message):
-        choose(tmp_path, {"name": "wmt_ende"})
-
-
 def test_run_determines_its_options_and_its_data(data, run, tmp_path):
     folder = data(pairs="/kept.tsv")
     data("far", pairs="/run.tsv")
@@ -140,12 +133,6 @@ def test_missing_data_of_a_run_is_not_created_elsewhere(
     assert choose(None, *request)[-1] == default
     data("far", "wmt_ende")
     assert choose(None, *request)[-1] == tmp_path / "far"
-
-
-def test_unknown_option_in_a_config_names_the_config(run, tmp_path):
-    output_dir = run(pears="/run.tsv")
-    with pytest.raises(T2TLiteError, match="config.json: problem_options: t"):
-        choose(tmp_path / "new", None, output_dir)
 
 
 @pytest.mark.parametrize(
@@ -200,29 +187,20 @@ class _UserRun:
             keep_apart(patch)
             usr_dir = usr_dir or str(self.code)
             plugins.load_plugins(usr_dir)
-            problem = registry.problem(name)
-            data = self.folder.with_name("data")
-            run = Run.create(
+            run = create_run(
                 self.folder,
-                problem=problem,
+                registry.problem(name),
+                self.folder.with_name("data"),
                 hparams=hparams,
-                seed=1,
-                data_dir=data,
-                manifest=generate.DataGenerator(
-                    problem, data, progress=False
-                ).run(),
                 usr_dir=usr_dir,
             )
             tensors = checkpoints.model_tensors(run.model())
             for step in (1, 2):
                 checkpoints.save(run.checkpoints_dir, tensors, {"step": step})
-        self.forget()
-        return self
-
-    def forget(self):
-        """Unload the code, as in a new process."""
+        # Unload the code, as in a new process.
         sys.modules.pop("usr_bits", None)
         (self.code / "usr_bits.py.ran").unlink(missing_ok=True)
+        return self
 
     @property
     def ran(self):

@@ -7,23 +7,21 @@ import pytest
 import tensorflow as tf
 
 from support.tiny_run import VOCAB_SIZE, ToyModel, batch, packed, tiny_hparams
+from support.tiny_training import require_same
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.training import distribute
 from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.trainer import seed_everything
 from t2t_lite.training.update import Updater
 
-# Create the devices of the replicas before TensorFlow initializes.
-choose_strategy(replicas=3)
-
+CLIPPED = {"clip_norm": 0.05}
+ADAMW = {"optimizer": "adamw", "weight_decay": 0.1, "ema_decay": 0.9, **CLIPPED}
 VARIANTS = {
-    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "adam": {},
+    "clipped": CLIPPED,
+    "adamw": ADAMW,
     "adafactor": {"optimizer": "adafactor"},
-    "clipped": {"clip_norm": 0.05},
-    "averaged": {"ema_decay": 0.9},
 }
-# These options together, for tests with frozen weights.
-FREEZING = {**VARIANTS["adamw"], **VARIANTS["clipped"], **VARIANTS["averaged"]}
 
 
 def _updater(
@@ -56,9 +54,9 @@ def _all_variables(model, updater):
 
 
 @functools.cache
-def _after(replicas, updates, name=None):
+def _after(replicas, updates, name="adam"):
     """Return all variables after some updates, and the gradient norms."""
-    model, updater = _updater(replicas, **VARIANTS.get(name, {}))
+    model, updater = _updater(replicas, **VARIANTS[name])
     norms = [
         updater.update(_batches(step), step).read().gradient_norm
         for step in range(1, updates + 1)
@@ -66,34 +64,23 @@ def _after(replicas, updates, name=None):
     return _all_variables(model, updater), norms
 
 
-def _assert_equal(ours, theirs, within=0.0):
-    assert ours.keys() == theirs.keys()
-    for name, value in theirs.items():
-        np.testing.assert_allclose(
-            ours[name], value, rtol=0, atol=within, err_msg=name
-        )
-
-
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", ["adamw", "adafactor"])
 def test_updates_on_replicas_equal_updates_on_one(name):
     one, norms_of_one = _after(1, 4, name)
     three, norms = _after(3, 4, name)
-    _assert_equal(three, one, within=1e-5)
+    require_same(three, one, within=1e-5)
     np.testing.assert_allclose(norms, norms_of_one, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_update_of_one_pass_equals_one_that_sums_passes(name):
+def test_update_of_one_pass_equals_one_that_sums_passes():
     results = []
     for count in (1, 3):
-        model, updater = _updater(
-            1, gradient_accumulation_steps=count, **VARIANTS[name]
-        )
+        model, updater = _updater(1, gradient_accumulation_steps=count, **ADAMW)
         stats = [updater.update(_batches(s)[:1], s).read() for s in (1, 2)]
         results.append((_all_variables(model, updater), stats))
     (alone, stats), (summed, other_stats) = results
     assert stats == other_stats
-    _assert_equal(alone, summed)
+    require_same(alone, summed, within=0)
 
 
 def test_adam_gets_the_clipped_gradient():
@@ -113,12 +100,12 @@ def test_adam_gets_the_clipped_gradient():
     # A gradient with a smaller norm is not clipped.
     model, updater = _updater(1, clip_norm=2 * norms[0])
     updater.update(_batches(1), 1)
-    _assert_equal(_all_variables(model, updater), free)
+    require_same(_all_variables(model, updater), free, within=0)
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_frozen_weights_have_no_state_and_do_not_change(replicas):
-    model, updater = _updater(replicas, ["target"], **FREEZING)
+    model, updater = _updater(replicas, ["target"], **ADAMW)
     before = {v.path: v.numpy() for v in model.weights}
     norms = [
         updater.update(_batches(n), n).read().gradient_norm for n in (1, 2)
@@ -141,18 +128,17 @@ class _InfiniteLoss(ToyModel):
         return loss * np.inf, tokens
 
 
-@pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize(("replicas", "passes"), [(1, 1), (1, 3), (2, 3)])
-def test_non_finite_update_changes_nothing(name, replicas, passes):
+def test_non_finite_update_changes_nothing(replicas, passes):
     model, updater = _updater(
         replicas,
         make_model=_InfiniteLoss,
         gradient_accumulation_steps=passes,
-        **VARIANTS[name],
+        **ADAMW,
     )
     before = _all_variables(model, updater)
     assert updater.update(_batches(1)[:passes], 1).read().skipped == 1
-    _assert_equal(_all_variables(model, updater), before)
+    require_same(_all_variables(model, updater), before, within=0)
 
 
 def _transformer_after(replicas, **options):
@@ -176,7 +162,7 @@ def test_gradient_checkpointing_gives_the_same_updates(replicas):
     ours, stats = _transformer_after(replicas, gradient_checkpointing=True)
     theirs, other_stats = _transformer_after(1)
     np.testing.assert_allclose(stats, other_stats, rtol=1e-5)
-    _assert_equal(ours, theirs, within=1e-5)
+    require_same(ours, theirs, within=1e-5)
 
 
 def _rows(count, width=5):
@@ -189,7 +175,7 @@ def _rows(count, width=5):
 
 
 @pytest.mark.parametrize(
-    ("rows", "packing"), [(1, False), (2, False), (5, False), (4, True)]
+    ("rows", "packing"), [(1, False), (5, False), (4, True)]
 )
 def test_slices_of_a_pass_sum_to_the_whole_pass(monkeypatch, rows, packing):
     features = _rows(rows)
@@ -217,4 +203,4 @@ def test_slices_of_a_pass_sum_to_the_whole_pass(monkeypatch, rows, packing):
         results.append((means, stats))
     (whole, stats), (halves, other_stats) = results
     np.testing.assert_allclose(other_stats, stats, rtol=1e-5)
-    _assert_equal(halves, whole, within=1e-6)
+    require_same(halves, whole, within=1e-6)
