@@ -41,19 +41,15 @@ def test_output_line_i_translates_input_line_i(decode):
     assert backwards == translations[::-1]
 
 
-@pytest.mark.parametrize(
-    "content", [b"1 2\r\n3\r\n", b"1 2\n3", b"\xef\xbb\xbf1 2\n3\n"]
-)
 def test_line_ends_and_a_byte_order_mark_change_nothing(
-    run_command, tiny_run, decode, tmp_path, content
+    run_command, tiny_run, decode, tmp_path
 ):
     _, expected, _ = decode(["1 2", "3"])
     path = tmp_path / "lines"
-    path.write_bytes(content)
-    _, out, _ = run_command(
-        "decoder", f"--output_dir={tiny_run}", f"--decode_from_file={path}"
-    )
-    assert out.splitlines() == expected
+    flags = [f"--output_dir={tiny_run}", f"--decode_from_file={path}"]
+    for content in (b"\xef\xbb\xbf1 2\r\n3\r\n", b"1 2\n3"):
+        path.write_bytes(content)
+        assert run_command("decoder", *flags)[1].splitlines() == expected
 
 
 def test_notes_on_truncated_lines_are_in_order_and_limited(decode):
@@ -239,36 +235,25 @@ def test_interactive_lines_are_translated_until_the_end(
 ):
     flags = [f"--output_dir={tiny_run}", "--interactive", "--format=json"]
     outs = []
-    for bom, jit in (("", []), ("\ufeff", []), ("", ["--jit"])):
+    for bom, jit in (("", []), ("\ufeff", ["--jit"])):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{bom}1 2\n\n3"))
         code, out, _ = run_command("decoder", *flags, *jit)
         assert code == 0
         outs.append(records(out.splitlines()))
     assert [each["line"] for each in outs[0]] == [1, 2, 3]
     texts = [[x["hypotheses"][0]["text"] for x in out] for out in outs]
-    assert texts[0] == texts[1] == texts[2]
-
-
-@pytest.mark.parametrize(
-    ("which", "step"), [("latest", 4), ("average", 4), ("2", 2)]
-)
-def test_checkpoint_in_use_is_named(decode, which, step):
-    code, _, err = decode(["1"], f"--checkpoint={which}")
-    assert code == 0
-    assert f"step {step}" in err.splitlines()[0]
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize(
     ("flags", "code", "words"),
     [
-        (["--decode_from_file=missing"], 1, ["missing"]),
         (["--decode_to_file=/dev/null"], 2, ["/dev/null"]),
         (["--decode_to_file=/no/out"], 1, ["/no"]),
         (["--decode_to_file=/"], 2, ["regular file"]),
         (["--nbest=9"], 2, ["nbest", "beam_size=4"]),
         (["--checkpoint=3"], 1, ["no checkpoint", "3"]),
         (["--checkpoint=bset"], 2, ["bset"]),
-        (["--ensemble=77"], 1, ["77"]),
         (["--problem=other"], 2, ["--problem=other", "tiny_digits"]),
         (["--hparams=other"], 2, ["--hparams=other"]),
         (["--tag=2b"], 2, ["2b"]),
@@ -277,23 +262,13 @@ def test_checkpoint_in_use_is_named(decode, which, step):
         (["--jit", "--score"], 2, ["--jit", "--score"]),
         (["--interactive", "--score"], 2, ["--interactive"]),
         (["--split_sentences", "--nbest=2"], 2, ["--split_sentences", "nbest"]),
-        (["--split_sentences", "--score"], 2, ["--split_sentences", "--score"]),
-        (["--mbr=chrf", "--score"], 2, ["--mbr", "--score"]),
         (["--token_scores"], 2, ["--token_scores", "--format=json"]),
         (["--ensemble=2", "--alignment=words"], 2, ["ensemble"]),
-        (["--sample", "--mbr=chrf"], 2, ["mbr", "nbest"]),
         (["--top_p=0.5"], 2, ["top_p"]),
-        (["--sample", "--beam_size=2"], 2, ["beam_size", "sample"]),
         (["--no_repeat_ngram_size=-1"], 2, ["--no_repeat_ngram_size"]),
         (["--suppress_tokens=nothing"], 2, ["'nothing'"]),
-        (
-            ["--constrained=true", "--bad_phrases=a"],
-            2,
-            ["bad_phrases", "constrained"],
-        ),
         (["--quantization=int8"], 2, ["--backend=ctranslate2"]),
         (["--backend=ctranslate2", "--replicas=2"], 2, ["--replicas"]),
-        (["--backend=ctranslate2", "--jit"], 2, ["--jit"]),
         (["--backend=ctranslate2", "--alignment=words"], 2, ["--alignment"]),
     ],
 )
@@ -422,33 +397,7 @@ def test_a_command_with_other_options_does_not_resume(
 
 
 @pytest.mark.slow
-def test_a_killed_decoder_is_resumed(run_command, file_to_file, tmp_path):
-    target, partial = tmp_path / "out", tmp_path / "out.partial"
-    run_command("decoder", *file_to_file)
-    whole = target.read_bytes()
-    target.unlink()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "t2t_lite.bin.main", "decoder", *file_to_file],
-        stderr=subprocess.DEVNULL,
-    )
-    while process.poll() is None:
-        if partial.exists() and partial.stat().st_size:
-            process.kill()
-            process.wait()
-    if not target.exists():  # unless it ended before the kill
-        assert partial.read_bytes()
-        run_command("decoder", *file_to_file)
-    assert target.read_bytes() == whole
-    assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")]
-)
-def test_a_line_is_translated_before_the_next_and_a_signal_ends_it(
-    tiny_run, number, name
-):
+def test_a_line_is_translated_before_the_next_and_a_signal_ends_it(tiny_run):
     process = subprocess.Popen(
         [sys.executable, "-m", "t2t_lite.bin.main", "decoder"]
         + [f"--output_dir={tiny_run}"],
@@ -461,10 +410,10 @@ def test_a_line_is_translated_before_the_next_and_a_signal_ends_it(
     process.stdin.flush()
     assert process.stdout.readline().endswith(b"\n")
     time.sleep(0.2)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     process.wait(timeout=60)
     err = process.stderr.read().decode()
     process.stdin.close()
     assert process.returncode == 130, err
-    assert name in err.splitlines()[-1]
+    assert "SIGTERM" in err.splitlines()[-1]
     assert len(err.splitlines()) == 2, err
