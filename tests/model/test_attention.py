@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from support.rounding import requires_bfloat16
 from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.masks import attention_scores_bias
 
@@ -153,24 +152,6 @@ def test_window_equals_full_attention_with_a_band_mask(window, length, causal):
     weights = np.array(layer.attention_weights(x, segments=segments))
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     assert ((weights > 0) == mask[:, None]).all()
-
-
-@requires_bfloat16
-@pytest.mark.parametrize("options", [{}, {"window": 4}])
-def test_bfloat16_is_close_to_float32(options):
-    x, segments = random(2, 50, 8), np.ones((2, 50), "int32")
-    mask = {"bias": ops.zeros((2, 1, 1, 50))}
-    if options:
-        mask = {"segments": ops.array(segments)}
-    exact, rounded = (
-        make_attention(2, **options, dtype=dtype)
-        for dtype in ("float32", "mixed_bfloat16")
-    )
-    rounded.set_weights(exact.get_weights())
-    outputs = [
-        ops.cast(layer(x, **mask), "float32") for layer in (exact, rounded)
-    ]
-    np.testing.assert_allclose(*outputs, atol=0.05)
 
 
 @pytest.mark.parametrize(

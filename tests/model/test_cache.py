@@ -1,7 +1,5 @@
 """Cached steps equal full passes when beams are reordered."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,9 +25,9 @@ def small_model(**options):
     ).build_weights()
 
 
-def random_beams(batch, beam_size, length, seed=0):
+def random_beams(batch, beam_size, length):
     """Return random parents and tokens of a search, and their prefixes."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     shape = (length, batch, beam_size)
     parents = generator.integers(0, beam_size, shape).astype("int32")
     tokens = generator.integers(2, VOCAB, shape).astype("int32")
@@ -72,11 +70,13 @@ def check_reordered_beams(model, beam_size, length, in_graph, atol=1e-5):
     )
     assert logits.dtype == tf.float32
     steps = {0, 1, 15, 16, 17, 31, 32, length - 1} & set(range(length))
-    for beam, step in itertools.product(range(beam_size), steps):
-        targets = np.pad(prefixes[step][:, beam], ((0, 0), (0, 1)))
-        targets[:, -1] = 1
-        full = model({"inputs": INPUTS, "targets": targets})[:, -1]
-        np.testing.assert_allclose(logits[step, :, beam], full, atol=atol)
+    inputs = np.repeat(INPUTS, beam_size, axis=0)
+    for step in steps:
+        targets = prefixes[step].reshape(2 * beam_size, step)
+        targets = np.pad(targets, ((0, 0), (0, 1)), constant_values=1)
+        full = model({"inputs": inputs, "targets": targets})[:, -1]
+        found = tf.reshape(logits[step], full.shape)
+        np.testing.assert_allclose(found, full, atol=atol)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,6 @@ def check_reordered_beams(model, beam_size, length, in_graph, atol=1e-5):
         (4, {"attention_score": "dot", "max_relative_position": 5}, False),
         (4, {"attention_score": "additive", "key_depth": 3}, True),
         (1, {"max_relative_position": 5}, True),
-        (4, {"max_relative_position": 5}, False),
         (4, {"max_relative_position": 40, "value_depth": 7}, True),
         pytest.param(21, {"key_depth": 3}, True, marks=pytest.mark.slow),
     ],
@@ -98,11 +97,18 @@ def test_growing_cache_equals_full_passes(beam_size, options, in_graph):
     check_reordered_beams(small_model(**options), beam_size, 35, in_graph)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-@pytest.mark.parametrize("positions", ["interleaved", "learned"])
-def test_cached_steps_equal_a_full_pass_of_every_variant(norm, positions):
-    model = small_model(norm_placement=norm, position_encoding=positions)
-    check_reordered_beams(model, 3, 6, in_graph=False)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_placement": "pre", "position_encoding": "learned"},
+        {"norm_epsilon": 0.1, "position_encoding": "concatenated"},
+        {"target_space_embedding": True, "shared_embedding": False},
+        {"vocab_divisor": 8, "embedding_scale": "none"},
+        {"num_encoder_layers": 1, "num_decoder_layers": 3},
+    ],
+)
+def test_cached_steps_equal_a_full_pass_of_every_variant(options):
+    check_reordered_beams(small_model(**options), 3, 6, in_graph=False)
 
 
 def test_cached_steps_equal_a_full_pass_with_biases_and_a_learned_start():
@@ -130,29 +136,6 @@ def test_cached_steps_equal_a_full_pass_with_biases_and_a_learned_start():
 def test_bfloat16_cache_is_close_to_a_full_pass(beam_size):
     model = small_model(dtype="mixed_bfloat16")
     check_reordered_beams(model, beam_size, 20, in_graph=True, atol=0.06)
-
-
-@pytest.mark.slow
-def test_selected_sentences_have_the_same_next_logits():
-    model, length, rows = small_model(), 20, tf.constant([2, 0])
-    inputs = np.array([[3, 4, 5, 1], [6, 1, 0, 0], [7, 8, 1, 0]], "int32")
-    _, tokens, _ = random_beams(3, 3, length)
-
-    @tf.function
-    def search(inputs, tokens):
-        memory, mask = model.encode(inputs)
-        step_fn, cache = model.init_decoding(memory, mask, 3, length)
-        for step in range(17):  # the cache grows at 16
-            _, cache = step_fn(tokens[step], tf.constant(step), cache)
-        kept = model.select_sentences(cache, rows)
-        step, ids = tf.constant(17), tokens[17]
-        some, _ = step_fn(tf.gather(ids, rows), step, kept)
-        all_, _ = step_fn(ids, step, cache)
-        return some, all_
-
-    some, all_ = search(inputs, tokens)
-    np.testing.assert_allclose(some, tf.gather(all_, rows), atol=1e-5)
-    assert np.ptp(all_, axis=0).max() > 0.01  # sentences differ
 
 
 def test_eager_step_does_not_change_its_input_cache():

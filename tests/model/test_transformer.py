@@ -1,6 +1,5 @@
 """The model: causality, padding, shared weights, dtypes, saving, training."""
 
-import itertools
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from support.peak_memory import peak_memory
 from support.rounding import requires_bfloat16
 from t2t_lite.errors import UsageError
 from t2t_lite.hparam import HParams
@@ -18,11 +18,6 @@ from t2t_lite.model.losses import SmoothedCrossEntropy, smoothed_cross_entropy
 from t2t_lite.model.transformer import Transformer
 
 VOCAB = 17
-VARIANTS = list(
-    itertools.product(
-        ("post", "pre"), ("interleaved", "concatenated", "learned")
-    )
-)
 
 
 def small_model(**changes):
@@ -56,15 +51,10 @@ def test_future_target_does_not_change_past_logits():
     assert (np.array(model(first))[:, 3] != np.array(model(second))[:, 3]).any()
 
 
-def test_every_source_token_changes_the_logits():
-    model, first = small_model(), features()
-    for position in range(5):
-        second = {**first, "inputs": first["inputs"].copy()}
-        second["inputs"][:, position] = 2 + first["inputs"][:, position] % 14
-        assert (np.array(model(first)) != np.array(model(second))).any()
-
-
-@pytest.mark.parametrize("norm,positions", VARIANTS)
+@pytest.mark.parametrize(
+    ("norm", "positions"),
+    [("post", "interleaved"), ("pre", "concatenated"), ("pre", "learned")],
+)
 def test_extra_padding_does_not_change_real_positions(norm, positions):
     model = small_model(norm_placement=norm, position_encoding=positions)
     plain = features()
@@ -172,18 +162,18 @@ def test_loss_and_log_probs_agree_with_the_logits(rows, bias):
 @pytest.mark.parametrize(
     "dtype", ["mixed_bfloat16", "float64", "bfloat16", "float16"]
 )
-@pytest.mark.parametrize("options", [{}, {"max_relative_position": 2}])
+@pytest.mark.parametrize(
+    "options", [{"attention_window": 4}, {"max_relative_position": 2}]
+)
 def test_other_dtypes_give_about_the_same_logits(dtype, options):
-    model = small_model(**options)
+    model, batch = small_model(**options), features(source=50)
     other = small_model(dtype=dtype, **options)
     if dtype == "mixed_bfloat16":
         assert {v.dtype for v in other.trainable_variables} == {"float32"}
-        assert other(features()).dtype == "float32"
+        assert other(batch).dtype == "float32"
     other.set_weights(model.get_weights())
     np.testing.assert_allclose(
-        np.array(ops.cast(other(features()), "float32")),
-        model(features()),
-        atol=0.2,
+        np.array(ops.cast(other(batch), "float32")), model(batch), atol=0.2
     )
 
 
@@ -348,18 +338,12 @@ def test_gradient_checkpointing_keeps_the_loss_and_gradients(changes):
 
 
 def test_gradient_checkpointing_reduces_memory():
-    model = small_model(num_hidden_layers=6, filter_size=512)
+    model = small_model(num_hidden_layers=3, filter_size=1024)
     batch = {
         side: tf.ones((16, 32), tf.int32) for side in ("inputs", "targets")
     }
     peaks = []
     for model.gradient_checkpointing in (False, True):
         step = tf.function(lambda: loss_and_gradients(model, batch))
-        step()
-        try:
-            tf.config.experimental.reset_memory_stats("CPU:0")
-        except ValueError:
-            pytest.skip("without oneDNN TensorFlow does not count its memory")
-        step()
-        peaks.append(tf.config.experimental.get_memory_info("CPU:0")["peak"])
+        peaks.append(peak_memory(step))
     assert peaks[1] < 0.8 * peaks[0]
