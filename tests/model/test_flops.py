@@ -27,11 +27,9 @@ def built_in_sets():
     [
         {},
         {"key_depth": 3, "value_depth": 5},
-        {"key_depth": 3},
         {"shared_embedding": False},
         {"norm_placement": "pre"},
         {"position_encoding": "learned"},
-        {"attention_window": 4},
         {"attention_score": "additive", "key_depth": 3},
         {"num_encoder_layers": 2, "num_decoder_layers": 1},
         {"vocab_divisor": 8, "logits_bias": True},

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.layers import (
     DropoutMasks,
     FeedForward,
@@ -18,7 +17,6 @@ from t2t_lite.model.layers import (
     position_signal,
 )
 from t2t_lite.model.masks import band_mask, causal_mask, padding_mask
-from t2t_lite.model.transformer import EncoderLayer
 
 
 def random(*shape, seed=0):
@@ -99,17 +97,6 @@ def test_embedding_is_scaled_padding_is_zero_and_logits_are_not_scaled():
     np.testing.assert_allclose(
         layer.logits(hidden), hidden @ table.T, atol=1e-5
     )
-
-
-def test_feed_forward_agrees_with_numpy():
-    layer = FeedForward(6)
-    layer.build((None, None, 4))
-    for weight in layer.weights:
-        weight.assign(random(*weight.shape, seed=len(weight.shape)))
-    w1, b1, w2, b2 = (np.array(w) for w in layer.weights)
-    x = random(2, 3, 4)
-    expected = np.maximum(x @ w1 + b1, 0) @ w2 + b2
-    np.testing.assert_allclose(layer(x), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("width", [12, 600])  # 600: wide kernels
@@ -227,20 +214,3 @@ def test_rows_have_the_dropout_masks_of_their_batch(jit, seed, shape):
         part = dropped(x[rows], tf.constant((*seed, rows.start)))
         for ours, theirs in zip(part, whole, strict=True):
             np.testing.assert_array_equal(ours, theirs[rows])
-
-
-def test_layers_rebuild_from_their_config():
-    for layer in (
-        MultiHeadAttention(2, attention_dropout=0.1),
-        MultiHeadAttention(
-            2, key_depth=3, value_depth=5, window=4, causal=True
-        ),
-        FeedForward(6, 0.1),
-        LayerNormalization(1e-5),
-        SinusoidalPositions("concatenated"),
-        LearnedPositions(7),
-        TokenEmbedding(5, 8),
-        EncoderLayer({"num_heads": 2}),
-    ):
-        config = layer.get_config()
-        assert type(layer).from_config(config).get_config() == config
