@@ -2,10 +2,8 @@
 
 import pytest
 
-from t2t_lite.errors import UsageError
 from t2t_lite.tokenizers.tags import (
     add_tag,
-    check_tag,
     split_keeping_tag,
     split_tag,
     tag_of,
@@ -25,12 +23,6 @@ def test_a_name_gives_its_tag(name):
 )
 def test_invalid_tag_is_none(name):
     assert tag_of(name) is None
-
-
-def test_known_tag_is_found_by_its_name():
-    assert check_tag("web", TAGS) == check_tag("<web>", TAGS) == "<web>"
-    with pytest.raises(UsageError, match="<2de>, <web>; got 'wbe'"):
-        check_tag("wbe", TAGS)
 
 
 @pytest.mark.parametrize("text", ["two men", " two  men", "<x> y"])

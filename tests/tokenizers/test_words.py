@@ -15,7 +15,8 @@ SUBWORDS += [*"\\_u;0123456789"]
 WORDPIECES = ["[UNK]", "two", "men", "##s", ".", "'", "don", "t"]
 # White space of all kinds, letters and marks.
 TEXTS = st.text(
-    st.one_of(st.sampled_from("ab é\u3000\xa0\t_\\.;1"), st.characters())
+    st.one_of(st.sampled_from("ab é\u3000\xa0\t_\\.;1"), st.characters()),
+    max_size=12,
 )
 
 
@@ -48,14 +49,7 @@ def words_of_ids(encoder, ids):
 
 def test_partial_characters_cover_the_word_where_they_end():
     prefixes = ["a", "a\ufffd", "a\ufffd", "a \u20ac", "a \u20ac", "a \u20acb"]
-    assert as_lists(words_of_prefixes(prefixes)) == [
-        [0],
-        [1],
-        [1],
-        [1],
-        [1],
-        [1],
-    ]
+    assert as_lists(words_of_prefixes(prefixes)) == [[0], *[[1]] * 5]
 
 
 def test_piece_covers_each_word_of_which_it_has_a_character():
@@ -79,7 +73,7 @@ def test_wordpieces_cover_words_of_the_original_text(folder):
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30)  # slow
 @given(text=TEXTS)
 def test_pieces_cover_all_words_in_order(sentencepiece, subwords, text):
     text = text.encode("utf-8", "replace").decode()
