@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import logging
 import queue
 import random
 import subprocess
@@ -12,7 +11,7 @@ import unicodedata
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.pairs import score_pairs
@@ -33,7 +32,7 @@ from t2t_lite.decoding.stream import (
     configure_cpu_threads,
     translate_lines,
 )
-from t2t_lite.decoding.translator import Translator, prepare, with_eos
+from t2t_lite.decoding.translator import Translator, prepare
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.tokenizers.base import EOS_ID
 from t2t_lite.tokenizers.tags import is_blank
@@ -78,11 +77,7 @@ def alone(translator):
     return dict(zip(LINES, found, strict=True))
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=25)
 @given(
     lines=st.lists(st.sampled_from(LINES), max_size=40),
     batching=st.builds(
@@ -177,26 +172,7 @@ def test_batches_by_tokens_keep_their_limit(translator, monkeypatch):
     assert max(rows for rows, _ in shapes) > 2
 
 
-def test_ids_are_truncated_ended_and_padded():
-    ids, lengths, cut = with_eos(
-        tf.ragged.constant([[5, 6, 7, 8], [5], []], dtype=tf.int32), 3
-    )
-    assert ids.numpy().tolist() == [[5, 6, 1], [5, 1, 0], [1, 0, 0]]
-    assert lengths.numpy().tolist() == [3, 2, 1]
-    assert cut.numpy().tolist() == [True, False, False]
-
-
-def test_fewer_hypotheses_are_the_best_ones(translator):
-    lines = random_sentences(12)
-    best = list(translate_lines(translator, lines))
-    three = list(translate_lines(translator, lines, num_hypotheses=3))
-    assert texts(best) == texts(three)
-    for translation in three:
-        distinct = {h.text for h in translation.hypotheses}
-        assert 1 < len(distinct) == len(translation.hypotheses)
-
-
-def test_equal_texts_are_replaced_by_others_of_the_beam(encoder):
+def test_equal_postprocessed_texts_are_replaced_by_others_of_the_beam(encoder):
     translator = random_translator(encoder, settings=SearchSettings(6))
     lines = random_sentences(8)
     six = translator.translate(tf.constant(lines), 6)
@@ -204,7 +180,7 @@ def test_equal_texts_are_replaced_by_others_of_the_beam(encoder):
         translator,
         lines,
         num_hypotheses=2,
-        postprocess=lambda source, text: (text[:1], {}),
+        postprocess=lambda source, text: (f"{source}: {text[:1]}", {}),
     )
     counts = set()
     for row, result in enumerate(found):
@@ -212,27 +188,16 @@ def test_equal_texts_are_replaced_by_others_of_the_beam(encoder):
         wanted = [letters.index(letter) for letter in dict.fromkeys(letters)]
         counts.add(len(wanted) - wanted[-1])
         assert [h.text for h in result.hypotheses] == [
-            letters[k] for k in wanted[:2]
+            f"{lines[row]}: {letters[k]}" for k in wanted[:2]
         ]
         scores = [six["scores"][row][k] for k in wanted[:2]]
         assert [h.score for h in result.hypotheses] == approx_score(scores)
     assert len(counts) > 1  # some beams have equal texts
 
 
-def test_postprocess_changes_the_texts(translator):
-    def add_source(source, text):
-        return f"{source}: {text}", {}
-
-    lines = random_sentences(5)
-    found = translate_lines(translator, lines, postprocess=add_source)
-    plain = zip(lines, texts(translate_lines(translator, lines)), strict=True)
-    assert texts(found) == [f"{line}: {text}" for line, text in plain]
-
-
 @pytest.mark.parametrize(
     "blank",
-    ["", " ", " \t ", "\u3000", "\xa0 \u2003", "\x85\x0b\x1c", "\u200b"]
-    + ["\ufeff \u200b", "\xad", "\x1b\x07\0", "\u2800\ufe0f\U000e0041"],
+    ["", " \t ", "\xa0 \u2003", "\ufeff \u200b", "\x1b\x07\0"],
 )
 def test_a_blank_line_has_an_empty_result(translator, blank):
     first, second, third = translate_lines(translator, ["5 6", blank, "7"])
@@ -254,13 +219,6 @@ def test_graph_and_corpus_agree_on_blank_texts():
             assert not text
         if kind in ("Lu", "Ll", "Nd", "Po", "Sm"):
             assert text
-
-
-def test_no_lines_give_no_results(translator):
-    assert list(translate_lines(translator, [])) == []
-    assert list(score_pairs(translator, [])) == []
-    found = translator.translate(tf.constant([], tf.string))
-    assert found["outputs"].shape == (0, 1)
 
 
 def test_lines_end_at_newlines_only(translator):
@@ -289,7 +247,7 @@ def test_invalid_utf8_becomes_replacement_characters(translator):
     assert set(surrogate.source) == {"\ufffd"}
 
 
-def test_a_long_line_is_truncated_with_a_note(translator, caplog):
+def test_a_long_line_is_truncated_with_a_note(translator):
     words = " ".join(WORDS * 9)
     notes = []
     lines = ["eins", words, words + " noch mehr"]
@@ -299,9 +257,6 @@ def test_a_long_line_is_truncated_with_a_note(translator, caplog):
     assert [number for number, _ in notes] == [2, 3]
     assert "max_length" in notes[0][1] and "20 tokens" in notes[0][1]
     assert texts(found)[1] == texts(found)[2]
-    with caplog.at_level(logging.WARNING, logger="t2t_lite"):
-        list(translate_lines(translator, lines[1:2]))
-    assert "line 1: truncated to 20 tokens" in caplog.text
 
 
 def test_a_result_is_one_valid_line(model, encoder, monkeypatch):
@@ -363,9 +318,6 @@ def test_a_model_with_nan_weights_is_an_error(encoder):
         list(translate_lines(translator, ["", "eins"]))
     with pytest.raises(T2TLiteError, match="line 1"):
         list(score_pairs(translator, [("eins", "one")]))
-    # The graph, which is exported, returns finite scores.
-    scores = translator.translate(tf.constant(["eins"]), 4)["scores"]
-    assert np.isfinite(scores).all()
 
 
 def at_stops(text):

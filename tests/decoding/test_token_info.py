@@ -107,17 +107,6 @@ def test_the_heads_of_the_layer_are_averaged(translator, monkeypatch):
     assert result.hypotheses[0].alignment == [[word, 0], [word, 1]]
 
 
-def test_alignments_contain_indices_of_words_of_the_texts(translator):
-    details = TokenDetails(translator, alignment="words")
-    for translation in translate_lines(translator, LINES, details=details):
-        (best,) = translation.hypotheses
-        sources = {source for source, _ in best.alignment}
-        assert sources <= set(range(len(translation.source.split())))
-        if translation.source:
-            targets = {target for _, target in best.alignment}
-            assert targets == set(range(len(best.text.split())))
-
-
 def test_an_unknown_alignment_is_refused(translator):
     with pytest.raises(UsageError, match="alignment.*got 'all'"):
         TokenDetails(translator, alignment="all")

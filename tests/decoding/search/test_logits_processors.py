@@ -29,9 +29,8 @@ def rows(*tokens):
     """Return lists of tokens as one int32 array, padded with NO_TOKEN."""
     width = max(1, *map(len, tokens))
     filled = [[*x, *[NO_TOKEN] * (width - len(x))] for x in tokens]
-    return np.array(
-        filled, np.int32
-    )  # not a tensor, because an import must not start TensorFlow
+    # Not a tensor, because an import must not start TensorFlow.
+    return np.array(filled, np.int32)
 
 
 def has(ids, phrase):
@@ -49,7 +48,6 @@ CASES = {
     "suppress_tokens": ([Suppress([0, 3])], lambda ids: not {0, 3} & {*ids}),
     "minimum": ([Suppress([EOS], 2)], lambda ids: EOS not in ids[:2]),
     "no token twice": ([NoRepeat(1)], lambda ids: not repeats(ids, 1)),
-    "no pair twice": ([NoRepeat(2)], lambda ids: not repeats(ids, 2)),
     "no triple twice": ([NoRepeat(3)], lambda ids: not repeats(ids, 3)),
     "avoid a token": ([BadPhrases(rows([2])[None])], lambda ids: 2 not in ids),
     "avoid phrases": (
@@ -102,10 +100,9 @@ CASES = {
 }
 
 
-def assert_finds(wanted, table, beam_size=250, alpha=0.6, **options):
+def assert_finds(wanted, table, alpha=0.6, **options):
     """Assert that a search of five tokens finds these hypotheses first."""
-    assert wanted
-    found = search_one(table, 5, beam_size, alpha, **options)[: len(wanted)]
+    found = search_one(table, 5, 250, alpha, **options)[: len(wanted)]
     assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
     # Scores use the model's log-probabilities, without renormalization.
     assert_scores_close([x for _, x in found], [x for _, x in wanted])
@@ -117,6 +114,7 @@ def test_full_width_beam_finds_all_allowed_hypotheses(name):
     for seed, alpha in enumerate((0.0, 0.8)):
         table = random_table(seed, length=5)
         wanted = all_hypotheses(table, 5, alpha, allowed)[:240]
+        assert wanted
         assert_finds(wanted, table, alpha=alpha, processors=processors)
     # A search for fewer hypotheses ends earlier.
     table[:, :, EOS] += 1.0
@@ -163,10 +161,7 @@ def test_full_width_beam_finds_all_with_required_phrases(
         ),
     )[:count]
     options["processors"] = [*processors, *options["processors"]]
-    found = search_one(table, 5, 250, 0.6, num_hypotheses=count, **options)
-    found = found[: len(wanted)]
-    assert [ids for ids, _ in found] == [ids for ids, _ in wanted]
-    assert_scores_close([x for _, x in found], [x for _, x in wanted])
+    assert_finds(wanted, table, num_hypotheses=count, **options)
 
 
 def test_one_tokenization_of_a_phrase_is_enough():
@@ -182,6 +177,7 @@ def test_one_tokenization_of_a_phrase_is_enough():
     for seed in range(2):
         table = random_table(seed, length=5)
         wanted = all_hypotheses(table, 5, 0.6, allowed)
+        assert wanted
         assert_finds(wanted, table, **options)
     # A narrow beam also contains phrases that are very unlikely.
     table[:, :, 2:] -= 12
@@ -191,7 +187,7 @@ def test_one_tokenization_of_a_phrase_is_enough():
 
 
 @pytest.mark.parametrize("beam_size", [4, 8])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_narrow_beam_contains_unlikely_phrases(seed, beam_size):
     table = random_table(seed, length=12, vocab_size=9)
     table[:, :, 6:] -= 12  # the phrases are very unlikely
@@ -204,7 +200,7 @@ def test_a_narrow_beam_contains_unlikely_phrases(seed, beam_size):
 
 
 def test_a_search_without_phrases_is_unchanged():
-    for seed in range(4):
+    for seed in range(2):
         table = random_table(seed, length=8, vocab_size=7)
         options = required(rows([])[None, :, None])
         plain = search_one(table, 8, 4, 0.6)

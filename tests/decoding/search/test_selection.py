@@ -4,37 +4,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from support.rounding import approx_score, assert_scores_close
-from support.search_tables import greedy, random_table, search_one
-from t2t_lite.decoding.search.beam_search import beam_search
+from support.rounding import assert_scores_close
+from support.search_tables import search_tables
 from t2t_lite.decoding.search.selection import Sample
-
-EOS = 1
 
 
 def draw(probabilities, sample_uniforms, **options):
     """Return the first token for each uniform number, and its score."""
-    rows = len(sample_uniforms)
+    rows, size = len(sample_uniforms), len(probabilities)
     with np.errstate(divide="ignore"):
         logits = np.log(np.asarray(probabilities, np.float32))
-
-    ids, scores = beam_search(
-        lambda ids, index, cache: (
-            tf.tile(tf.constant(logits)[None, None], [rows, 1, 1]),
-            cache,
-        ),
-        lambda cache, parents: cache,
-        (),
-        batch_size=rows,
-        beam_size=1,
-        vocab_size=len(logits),
-        limits=tf.ones([rows], tf.int32),
-        alpha=0.0,
-        selector=Sample(
-            tf.constant(sample_uniforms, tf.float32)[:, None], **options
-        ),
+    uniforms = tf.constant(sample_uniforms, tf.float32)[:, None]
+    sample = Sample(uniforms, **options)
+    tables = np.tile(logits, (rows, 1, size, 1))
+    ids, scores = search_tables(
+        tables, [0] * rows, [1] * rows, 1, alpha=0.0, selector=sample
     )
-    return ids.numpy()[:, 0, 0].tolist(), scores.numpy()[:, 0]
+    return ids[:, 0, 0].tolist(), scores[:, 0]
 
 
 @pytest.mark.parametrize(
@@ -70,13 +56,3 @@ def test_impossible_tokens_are_never_drawn():
     sample_uniforms = [0.0, 0.5, np.nextafter(np.float32(1), np.float32(0))]
     drawn, _ = draw([0.0, 0.5, 0.0, 0.5, 0.0], sample_uniforms)
     assert drawn[0] == 1 and drawn[1] in (1, 3) and drawn[2] == 3
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_top_k_of_1_is_greedy_search(seed):
-    table = random_table(seed, length=6, vocab_size=5)
-    selector = Sample(tf.fill([1, 6], 0.9), top_k=1)
-    ((ids, score),) = search_one(table, 6, 1, 0.0, selector=selector)
-    wanted, log_prob = greedy(table, 6)
-    assert ids == wanted
-    assert score == approx_score(log_prob)
