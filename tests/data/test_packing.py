@@ -1,14 +1,8 @@
 import numpy as np
 import pytest
 
+from support.random_lengths import random_lengths
 from t2t_lite.data import packing
-
-
-def random_lengths(examples, longest=40, seed=0):
-    generator = np.random.default_rng(seed)
-    sources = generator.integers(2, longest + 1, examples)
-    targets = np.clip(sources + generator.integers(-3, 4, examples), 2, longest)
-    return sources, targets
 
 
 def plan(sources, targets, max_positions=256, max_length=64, seed=0):
@@ -108,12 +102,3 @@ def test_97_percent_of_the_positions_are_tokens_at_news_lengths():
     batches = len(plan(sources, targets, 4096, 256).widths)
     for side in (sources, targets):
         assert side.sum() >= 0.97 * batches * 4096
-
-
-def test_features_have_the_names_of_tensor2tensor():
-    assert packing.feature_names(False) == ["inputs", "targets"]
-    assert set(packing.feature_names(True)) == {
-        f"{side}{suffix}"
-        for side in ("inputs", "targets")
-        for suffix in ("", "_segmentation", "_position")
-    }

@@ -1,4 +1,3 @@
-import pathlib
 import re
 import resource
 import signal
@@ -8,6 +7,7 @@ import textwrap
 import threading
 import time
 
+import psutil
 import pytest
 
 from support.places import TESTS
@@ -268,30 +268,20 @@ def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
 def run_endless_pool(folder):
     """Start a process that generates data forever, with two workers."""
     code = f"""
-        import itertools, sys
+        import sys
         sys.path.insert(0, {str(TESTS)!r})
+        from support.toy_problem import Endless, make
         from t2t_lite.datagen import encode
-        from t2t_lite.datagen.generate import DataGenerator
-        from support.toy_problem import Endless
         if __name__ == "__main__":
             encode.CHUNK_PAIRS = 4
             encode.MIN_CHUNKS_FOR_POOL = 2
-            problem = Endless(10**9)
-            generator = DataGenerator(
-                problem, sys.argv[1], processes=2, progress=False
-            )
-            generator.run()
+            make(Endless(10**9), sys.argv[1], processes=2)
     """
     script = folder / "script.py"
     script.write_text(textwrap.dedent(code))
     return subprocess.Popen(
         [sys.executable, script, folder / "data"], stderr=subprocess.PIPE
     )
-
-
-def children_of(pid):
-    path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()]
 
 
 def wait_until(condition, seconds=120):
@@ -302,21 +292,17 @@ def wait_until(condition, seconds=120):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize(
-    "stop",
-    [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
     process = run_endless_pool(tmp_path)
-    spill = tmp_path / "data" / ".toy.incomplete"
+    children_of = psutil.Process(process.pid).children
     # Two workers and a tracker.
-    wait_until(lambda: len(children_of(process.pid)) >= 3)
-    wait_until(spill.exists)
-    children = children_of(process.pid)
+    wait_until(lambda: len(children_of()) >= 3)
+    wait_until((tmp_path / "data" / ".toy.incomplete").exists)
+    children = children_of()
     process.send_signal(stop)
     _, err = process.communicate(timeout=120)
-    wait_until(lambda: not any(map(is_alive, children)))
+    assert not psutil.wait_procs(children, timeout=120)[1]
     if stop == signal.SIGINT:
         # The main process prints the interrupt, and workers print nothing. (It
         # may be handling an exception, and then prints two tracebacks.)
@@ -325,14 +311,6 @@ def test_a_stopped_generation_leaves_no_process(tmp_path, stop):
         assert files_in(tmp_path / "data") == left
     else:
         assert not (tmp_path / "data" / "toy.manifest.json").exists()
-
-
-def is_alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().split(")")[1]
-        return state.split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_progress_is_printed_to_stderr(tmp_path, capsys):
