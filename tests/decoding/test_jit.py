@@ -38,23 +38,20 @@ LIMITS = {
 }
 
 
+SLOW = [
+    ({"beam_size": 1}, {}),
+    ({"beam_size": 21}, {}),
+    ({"beam_size": 3, **LIMITS}, {}),
+    ({"beam_size": 3}, {"max_relative_position": 3}),
+    ({"beam_size": 3}, {"attention_window": 4}),
+    ({"beam_size": 3}, None),
+]
+
+
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [
-        ({"beam_size": 3}, {}),
-        pytest.param({"beam_size": 1}, {}, marks=pytest.mark.slow),
-        pytest.param({"beam_size": 21}, {}, marks=pytest.mark.slow),
-        pytest.param({"beam_size": 3, **LIMITS}, {}, marks=pytest.mark.slow),
-        pytest.param(
-            {"beam_size": 3},
-            {"max_relative_position": 3},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"beam_size": 3}, {"attention_window": 4}, marks=pytest.mark.slow
-        ),
-        pytest.param({"beam_size": 3}, None, marks=pytest.mark.slow),
-    ],
+    [({"beam_size": 3}, {})]
+    + [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW],
     ids=str,
 )
 def test_a_compiled_search_gives_the_same_results(encoder, settings, options):
