@@ -1,6 +1,6 @@
 """An interrupted data generation resumes and writes the same bytes."""
 
-import signal
+import json
 import subprocess
 import sys
 import time
@@ -8,10 +8,9 @@ import time
 import pytest
 
 from support.toy_problem import Toy, files_in, make
-from t2t_lite import files, plugins, registry
+from t2t_lite import files
 from t2t_lite.corpus import filters
 from t2t_lite.corpus.parallel import read_parallel
-from t2t_lite.data.manifest import Manifest
 from t2t_lite.datagen import encode, shuffle
 from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError
@@ -200,16 +199,9 @@ def test_killed_processes_resume_and_write_the_same_bytes(tmp_path):
     with open(tmp_path / "all.tsv", "w", encoding="utf-8") as file:
         for i in range(400_000):
             file.write(f"source {i * 7919 % 100_003} {i}\tTarget {i}\n")
-    command = [
-        sys.executable,
-        "-m",
-        "t2t_lite.bin.main",
-        "datagen",
-        "--problem=text",
-        f"--pairs={tmp_path / 'all.tsv'}",
-        "--vocab_size=300",
-        "--filters=duplicates",
-    ]
+    command = [sys.executable, "-m", "t2t_lite.bin.main", "datagen"]
+    command += ["--problem=text", f"--pairs={tmp_path / 'all.tsv'}"]
+    command += ["--vocab_size=300", "--filters=duplicates"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole_run = [*command, f"--data_dir={whole}"]
     subprocess.run(whole_run, check=True, capture_output=True)
@@ -222,7 +214,7 @@ def test_killed_processes_resume_and_write_the_same_bytes(tmp_path):
         while not list(job.glob(pattern)):
             assert process.poll() is None, "it ended too early"
             time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
     last = subprocess.run(
         killed_run, check=True, capture_output=True, text=True
@@ -230,10 +222,7 @@ def test_killed_processes_resume_and_write_the_same_bytes(tmp_path):
     assert "resuming" in last.stderr
     assert "learning the vocabulary" not in last.stderr
     ours, theirs = content(killed), content(whole)
-    # Compare manifests as objects, because their bytes may differ.
-    plugins.load_plugins()
-    for folder, found in ((killed, ours), (whole, theirs)):
-        found["text.manifest.json"] = Manifest.load(
-            folder, registry.problem("text")
-        )
+    for found in (ours, theirs):  # the bytes of manifests may differ
+        manifest = json.loads(found.pop("text.manifest.json"))
+        found["manifest"] = manifest | {"sha256": ""}
     assert ours == theirs

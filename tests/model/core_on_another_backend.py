@@ -14,12 +14,18 @@ from t2t_lite.model.attention_weights import attention_weights
 from t2t_lite.model.layers import DropoutMasks
 from t2t_lite.model.transformer import Transformer
 
-SIZES = {"hidden_size": 8, "filter_size": 16, "num_heads": 2}
 BACKEND = keras.backend.backend()
 GENERATOR = np.random.default_rng(0)
 BATCH = {
     side: GENERATOR.integers(2, 17, (2, 5)) for side in ("inputs", "targets")
 }
+
+
+def make_model(num_hidden_layers=1, **options):
+    sizes = {"hidden_size": 8, "filter_size": 16, "num_heads": 2}
+    return Transformer(
+        17, num_hidden_layers=num_hidden_layers, **sizes, **options
+    ).build_weights()
 
 
 def array(x):
@@ -118,33 +124,20 @@ def main():
     assert BACKEND in ("jax", "torch")
     assert "tensorflow" not in sys.modules
     keras.utils.set_random_seed(1)
-    model = Transformer(17, **SIZES, num_hidden_layers=2).build_weights()
-    restricted = Transformer(
-        17,
-        **SIZES,
-        num_hidden_layers=1,
-        key_depth=3,
-        value_depth=5,
-        attention_window=4,
-    ).build_weights()
-    relative = Transformer(
-        17,
-        **SIZES,
-        num_hidden_layers=1,
+    model = make_model(num_hidden_layers=2)
+    restricted = make_model(key_depth=3, value_depth=5, attention_window=4)
+    relative = make_model(
         position_encoding="none",
         max_relative_position=2,
         target_space_embedding=True,
-    ).build_weights()
-    biased = Transformer(
-        17,
-        **SIZES,
-        num_hidden_layers=1,
+    )
+    biased = make_model(
         activation="swish",
         attention_bias=True,
         attention_score="additive",
         logits_bias=True,
         learned_start=True,
-    ).build_weights()
+    )
     for variable in biased.trainable_variables:
         if len(variable.shape) == 1:
             noise = GENERATOR.normal(0, 0.3, variable.shape)
