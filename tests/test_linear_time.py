@@ -96,6 +96,8 @@ def test_tree_functions_take_linear_time(shape):
             # Half of the closing brackets are missing, or all labels differ.
             delinearize(tokens[: len(tokens) * 3 // 4], ["b"])
             delinearize([x.replace(")", ")Z") for x in tokens], ["b"])
+            for wrong in (["XX", ","], [")S"]):
+                delinearize(wrong * len(tokens), ["a", "b", ","] * len(tokens))
 
     check(safe(work), TREES[shape], N // 2)
 

@@ -42,13 +42,6 @@ def downloads(folder, *files):
     return RawFiles(files, None, folder / "downloads")
 
 
-def test_files_in_raw_dir_are_used_without_checksums(tmp_path):
-    (tmp_path / "train.en").write_bytes(b"my own text")
-    raw = RawFiles((remote("train.en", "http://127.0.0.1:9/"),), tmp_path)
-    assert raw.path("train.en").read_bytes() == b"my own text"
-    assert list(raw.sources) == [str(tmp_path / "train.en")]
-
-
 def test_the_error_for_a_file_missing_from_raw_dir_has_a_fix(tmp_path):
     files = (remote("train.en", "http://127.0.0.1:9/"),)
     raw = RawFiles(files, tmp_path, tmp_path / "downloads")

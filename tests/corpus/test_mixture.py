@@ -1,6 +1,5 @@
 """Mixtures of corpora: the syntax of the option, and copies of pairs."""
 
-import collections
 import os
 
 import pytest
@@ -77,18 +76,3 @@ def test_wrong_shares_and_tags_are_one_clear_error(value, word):
 )
 def test_the_relatively_largest_corpus_is_not_copied(counts, shares, copies):
     assert mixture.target_counts(counts, shares) == copies
-
-
-def test_oversampling_repeats_all_pairs_and_a_random_part():
-    pairs = [(str(i), "x") for i in range(10)] + [("", "y")]
-    found = list(
-        mixture.oversample(iter(pairs), 10, 34, lambda source, _: bool(source))
-    )
-    counts = collections.Counter(found)
-    assert counts.pop(("", "y")) == 1  # unusable pairs are not copied
-    assert counts.keys() == set(pairs[:-1])
-    assert collections.Counter(counts.values()) == {3: 6, 4: 4}
-    again = mixture.oversample(
-        iter(pairs), 10, 34, lambda source, _: bool(source)
-    )
-    assert list(again) == found

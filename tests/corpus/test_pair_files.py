@@ -79,30 +79,24 @@ def test_a_json_line_is_a_pair(tmp_path):
     assert list(read_json_lines(path)) == [("a\tb", "A\u2028B"), ("", "x")]
 
 
-def test_json_keys_can_be_set(tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "A"}\n')
-    assert list(read_json_lines(path, "en", "de")) == [("a", "A")]
-    assert list(read_json_lines(path, "de", "en")) == [("A", "a")]
-
-
 def test_invalid_characters_are_replaced(tmp_path):
     data = b'{"source": "\xff\xc3\xa9", "target": "\\ud800 \\ud83d\\ude00"}\n'
+    data += b'{"source": "a\\u000b\x0b", "target": "\\u0000\\uffff"}\n'
     path = write(tmp_path / "a.jsonl", data)
-    ((source, target),) = read_json_lines(path, encoding=LENIENT)
-    assert source == "\ufffd\u00e9"
-    assert target == "\ufffd\ufffd\ufffd \U0001f600"
+    assert list(read_json_lines(path, encoding=LENIENT)) == [
+        ("\ufffd\u00e9", "\ufffd\ufffd\ufffd \U0001f600"),
+        ("a\ufffd\ufffd", "\ufffd\ufffd"),
+    ]
 
 
 @pytest.mark.parametrize(
     "line",
     [
         "[1]",
-        "7",
         "",
         '{"source": "a"',
         "[" * 100_000,
         '{"source": "a"}',
-        "{}",
         '{"source": 1, "target": ""}',
         '{"source": "", "target": null}',
     ],
@@ -122,12 +116,6 @@ def test_blank_lines_at_the_end_are_ignored(tmp_path):
     assert list(read_tsv(path)) == [("a", "b")]
     path = write(tmp_path / "a.jsonl", '{"source": "a", "target": "b"}\n\n \n')
     assert list(read_json_lines(path)) == [("a", "b")]
-
-
-def test_raw_and_escaped_control_characters_are_replaced(tmp_path):
-    line = '{"source": "a\\u000b\x0b", "target": "\\u0000\\uffff"}\n'
-    path = write(tmp_path / "a.jsonl", line)
-    assert list(read_json_lines(path)) == [("a\ufffd\ufffd", "\ufffd\ufffd")]
 
 
 ROWS = {
