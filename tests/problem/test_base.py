@@ -7,7 +7,7 @@ import pytest
 
 from t2t_lite.corpus.download import RawFiles, RemoteFile
 from t2t_lite.corpus.parallel import read_parallel
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import Problem, ProblemOptions, Text2TextProblem
 from t2t_lite.validators import integer, setting
 
@@ -52,30 +52,6 @@ def test_other_attributes_and_the_version_change_the_fingerprint(change):
 class Words(Text2TextProblem):
     base_name = "words"
     vocab_size = 280
-    source_language = "en"
-    target_language = "de"
-
-    def samples(self, split, raw):
-        for index in range(30):
-            yield "one two three"[: index % 13], "eins zwei drei"[: index % 14]
-
-
-def test_reversed_copy_shares_data_and_vocabulary():
-    problem = Words()
-    problem.name = "words"
-    other = problem.reverse()
-    assert (other.name, other.base_name) == ("words_rev", "words")
-    assert (problem.reversed, other.reversed) == (False, True)
-    assert (other.reverse().name, other.reverse().reversed) == ("words", False)
-    assert other.fingerprint() == problem.fingerprint()
-    assert other.vocabulary_files() == problem.vocabulary_files()
-    assert list(other.samples("train", None)) == list(
-        problem.samples("train", None)
-    )
-    assert problem.swap_if_reversed("of source", "of target")[0] == "of source"
-    assert other.swap_if_reversed("of source", "of target")[0] == "of target"
-    assert problem.languages == ("en", "de")
-    assert other.languages == ("de", "en")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,19 +77,6 @@ def test_options_equal_to_defaults_are_not_in_the_definition():
     assert one.reverse().options == {"folds": 1}
     assert one.reverse().fingerprint() == one.fingerprint()
     assert plain.options == {}  # only the copy has options
-
-
-@pytest.mark.parametrize(
-    ("problem", "options", "word"),
-    [
-        (Words(), {"folds": 1}, "folds"),
-        (Folded(), {"fold": 1}, "folds"),
-        (Folded(), {"folds": 0}, "at least 1"),
-    ],
-)
-def test_wrong_options_are_refused(problem, options, word):
-    with pytest.raises(UsageError, match=word):
-        problem.with_options(options)
 
 
 def test_report_has_cased_and_lowercase_scores_and_exact_matches():
@@ -161,6 +124,3 @@ def test_missing_files_are_named_before_the_data_is_made(tmp_path):
     (tmp_path / "test.b").unlink()
     with pytest.raises(T2TLiteError, match=r"test\.b"):
         Files().check_sources(raw)
-    remote = (RemoteFile(n, "http://x", "00") for n in ("c", "dev.a", "d"))
-    with pytest.raises(T2TLiteError, match="c, d"):
-        Files().check_sources(RawFiles(tuple(remote), tmp_path))

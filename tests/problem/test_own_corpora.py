@@ -5,21 +5,14 @@ import random
 
 import pytest
 
-from t2t_lite import registry
-from t2t_lite.corpus.download import RawFiles
+from support import toy_problem
+from support.own_text import samples, text
 from t2t_lite.data.manifest import Manifest
-from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError, UsageError
-from t2t_lite.plugins import load_plugins
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
 
 LARGE = [(f"word {i}", f"Wort {i}") for i in range(300)]
 SMALL = [(f"big {i}", f"gros {i}") for i in range(20)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _registered():
-    load_plugins()
 
 
 @pytest.fixture(autouse=True)
@@ -34,16 +27,8 @@ def write(name, pairs):
         file.writelines(f"{source}\t{target}\n" for source, target in pairs)
 
 
-def text(pairs, **options):
-    return registry.problem("text", {"pairs": pairs, **options})
-
-
-def samples(problem, split="train"):
-    return list(problem.samples(split, RawFiles()))
-
-
-def make(problem, folder="data", **options):
-    return DataGenerator(problem, folder, progress=False, **options).run()
+def make(problem):
+    return toy_problem.make(problem, "data")
 
 
 def tagged(tag, pairs):
@@ -59,6 +44,7 @@ def test_a_plain_list_has_each_pair_once():
 def test_train_contains_the_corpora_in_their_shares():
     problem = text("a.tsv:0.75,b.tsv:0.25", holdout=5)
     counts = collections.Counter(samples(problem))
+    assert samples(problem) == list(counts.elements())  # the same again
     held_out = {*samples(problem, "dev"), *samples(problem, "test")}
     assert len(held_out) == 10 and not held_out & counts.keys()
     assert counts.keys() | held_out == {*LARGE, *SMALL}  # none is lost
@@ -170,8 +156,8 @@ def test_dev_pairs_have_tags_of_train_and_no_shares(pairs):
 
 def test_the_reversed_direction_has_no_tags():
     with pytest.raises(UsageError, match="text_rev .*tags"):
-        registry.problem("text_rev", {"pairs": "a.tsv:web"})
-    assert registry.problem("text_rev", {"pairs": "a.tsv:0.5,b.tsv:0.5"})
+        text("a.tsv:web", "text_rev")
+    assert text("a.tsv:0.5,b.tsv:0.5", "text_rev")
 
 
 def test_a_report_has_the_score_of_each_tag():

@@ -4,11 +4,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from support.own_text import splits_of, text
+from support.toy_problem import make
 from t2t_lite import plugins, registry
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError, UsageError
 
+OWN = "tfds:wmt14_translate/de-en"
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 PAIRS = {
     "train": [(f"the house {i}", f"das Häuschen {i}") for i in range(50)],
@@ -49,12 +51,10 @@ def raw_dir(tmp_path):
     return folder
 
 
-@pytest.fixture
-def problem(monkeypatch):
+@pytest.fixture(scope="module")
+def problem():
     plugins.load_plugins()
-    problem = registry.problem("wmt_ende")
-    monkeypatch.setattr(type(problem), "vocab_size", 290)
-    return problem
+    return registry.problem("wmt_ende")
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -66,46 +66,26 @@ def test_files_and_tensorflow_datasets_give_the_same_pairs(
     assert list(from_files) == list(from_tfds) == PAIRS[split]
 
 
-def test_data_is_generated_from_a_dataset(problem, tfds_dir, tmp_path):
-    manifest = DataGenerator(
-        problem, tmp_path / "data", tfds_dir=tfds_dir, progress=False
-    ).run()
-    assert manifest.splits["train"].examples == 50
-    assert manifest.splits["dev"].examples == 2
-    assert manifest.splits["dev"].dropped == {"empty source": 1}
-
-
-def text(**options):
-    return registry.problem("text", options)
-
-
-def splits_of(problem, raw):
-    return {split: list(problem.samples(split, raw)) for split in SPLITS}
-
-
-def test_own_pairs_may_be_a_tensorflow_dataset(problem, tfds_dir, tmp_path):
+def test_own_pairs_may_be_a_tensorflow_dataset(tfds_dir, tmp_path):
     swapped = {
         split: [pair[::-1] for pair in pairs] for split, pairs in PAIRS.items()
     }
-    raw, name = RawFiles(tfds_dir=tfds_dir), "tfds:wmt14_translate/de-en"
-    german = text(pairs=name, vocab_size=290)
+    raw = RawFiles(tfds_dir=tfds_dir)
+    german = text(pairs=OWN, vocab_size=290)
     assert german.languages == ("de", "en")
     assert splits_of(german, raw) == swapped
     english = "tfds:wmt14_translate/en-de"
     assert splits_of(text(pairs=english), raw) == PAIRS
-    assert splits_of(text(pairs=name, source_language="en"), raw) == PAIRS
-    by_keys = text(pairs=name, source_key="en", target_key="de")
+    assert splits_of(text(pairs=OWN, source_language="en"), raw) == PAIRS
+    by_keys = text(pairs=OWN, source_key="en", target_key="de")
     assert splits_of(by_keys, raw) == PAIRS
-    generator = DataGenerator(
-        german, tmp_path / "data", tfds_dir=tfds_dir, progress=False
-    )
-    manifest = generator.run()
+    manifest = make(german, tmp_path / "data", tfds_dir=tfds_dir)
     assert manifest.splits["train"].examples == 50
     assert any(str(tfds_dir) in path for path in manifest.sources)
 
 
 def test_dev_and_test_options_replace_the_splits_of_a_dataset(
-    problem, tfds_dir, tmp_path
+    tfds_dir, tmp_path
 ):
     raw, name = RawFiles(tfds_dir=tfds_dir), "tfds:wmt14_translate/en-de"
     (tmp_path / "a.tsv").write_text("a\tb\n")
@@ -123,24 +103,17 @@ def test_dev_and_test_options_replace_the_splits_of_a_dataset(
     [
         ({"pairs": "tfds:wmt14_translate/fr-en"}, "wmt14_translate"),
         ({"pairs": "tfds:no_such_dataset"}, "no_such_dataset"),
-        (
-            {"pairs": "tfds:wmt14_translate/de-en", "target_language": "fr"},
-            "row 1",
-        ),
+        ({"pairs": OWN, "target_language": "fr"}, "row 1"),
     ],
 )
-def test_a_dataset_that_cannot_be_read_is_named(
-    problem, tfds_dir, options, message
-):
+def test_a_dataset_that_cannot_be_read_is_named(tfds_dir, options, message):
     with pytest.raises(T2TLiteError, match=message):
         list(text(**options).samples("dev", RawFiles(tfds_dir=tfds_dir)))
 
 
 def test_raw_dir_conflicts_with_tfds_dir(problem, tfds_dir, raw_dir, tmp_path):
     with pytest.raises(UsageError, match="`tfds_dir` conflicts with `raw_dir`"):
-        DataGenerator(
-            problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir
-        ).run()
+        make(problem, tmp_path, raw_dir=raw_dir, tfds_dir=tfds_dir)
 
 
 def test_the_error_without_network_and_files_lists_all_options(
@@ -166,9 +139,3 @@ def test_without_a_folder_for_downloads_nothing_is_downloaded(
 ):
     with pytest.raises(T2TLiteError, match="wmt14_translate/de-en.*1.7 GB"):
         problem.check_sources(RawFiles(tfds_dir=tmp_path))
-
-
-def test_a_corpus_without_a_dataset_requires_files(problem, monkeypatch):
-    monkeypatch.setattr(type(problem), "tfds_name", "")
-    with pytest.raises(T2TLiteError, match="no address to download it from"):
-        problem.samples("train", RawFiles())
