@@ -9,7 +9,6 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.parsing import trees
 from t2t_lite.parsing.problem import (
     exchange_constituents,
-    interleave,
     numbered_files,
 )
 from t2t_lite.parsing.trees import read_trees
@@ -94,7 +93,15 @@ def test_damaged_file_is_named_with_line_and_column(tmp_path):
         pairs(folder, **NINE_FILES)
 
 
-def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
+@pytest.mark.parametrize(
+    ("share", "count"),
+    [
+        # A fifth would be 10, but each of the 14 is used at least once.
+        ("0.2", 14),
+        ("0.5", 40),
+    ],
+)
+def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path, share, count):
     folder = tiny_treebank.write(tmp_path)
     more = tmp_path / "more.txt"
     more.write_text("(S (NP (XX x)))\n" * 40)
@@ -102,13 +109,12 @@ def test_additional_trees_are_mixed_at_the_stated_rate(tmp_path):
         folder,
         name="wsj_parsing_semisupervised",
         trees=more,
-        treebank_share="0.2",
+        treebank_share=share,
         **NINE_FILES,
     )
     from_treebank = [source for source, _ in found if source != "x"]
     assert len(found) - len(from_treebank) == 40
-    # A fifth would be 10, but each of the 14 is used at least once.
-    assert len(from_treebank) == 14
+    assert len(from_treebank) == count
 
 
 def test_missing_files_of_additional_trees_are_named(tmp_path):
@@ -157,12 +163,6 @@ def test_augmentation_adds_trees_to_train_only(tmp_path):
     assert len(more) == 4 * len(whole)
     for split in ("dev", "test"):
         assert len(pairs(folder, split, augmentation="3", **NINE_FILES)) == 2
-
-
-def test_interleave_repeats_the_treebank():
-    assert list(interleave("ab", range(1, 7), 1 / 3)) == [*range(1, 7), *"aba"]
-    assert list(interleave("abc", [1], 0.5)) == [1, "a", "b", "c"]
-    assert list(interleave("abc", [], 0.5)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

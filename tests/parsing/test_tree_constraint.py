@@ -130,7 +130,7 @@ def test_brackets_leave_room_for_the_remaining_tokens():
     (tokens,), _, _ = search(["a b"], logits, limits=[2])
     assert tokens == ["(S", "XX", "XX", ")S", "</s>"]
     # With a high limit, brackets in a row are still limited.
-    (tokens,), _, _ = search(["a b"], np.repeat(logits, 6, axis=1))
+    (tokens,), _, _ = search(["a b"], np.repeat(logits, 3, axis=1))
     assert 1 < tokens.index("XX") < 20
     assert delinearize(tokens[:-1], ["a", "b"])[1] == {}
 
