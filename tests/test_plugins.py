@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from t2t_lite import plugins, registry
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 
 pytestmark = pytest.mark.usefixtures("forget_plugins")
 
@@ -27,11 +27,6 @@ def write(folder, **files):
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     return folder
-
-
-def test_built_in_problems_and_sets_are_entry_points():
-    assert "transformer_base" in registry.hparams_names()
-    assert "spellout_ende" in registry.problem_names()
 
 
 def test_each_module_of_a_bare_folder_is_imported_once(tmp_path):
@@ -64,11 +59,6 @@ def test_an_importable_package_is_imported_by_its_name(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     plugins.load_plugins("usr_named")
     assert "usr_by_name" in registry.hparams_names()
-
-
-def test_a_missing_folder_is_wrong_usage():
-    with pytest.raises(UsageError, match="no/such/folder"):
-        plugins.load_plugins("no/such/folder")
 
 
 @pytest.mark.parametrize(

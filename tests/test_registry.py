@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 
 from t2t_lite import plugins, registry
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem, ProblemOptions
 from t2t_lite.validators import integer, setting
@@ -83,21 +83,6 @@ def test_wrong_types_are_refused():
     registry.register_hparams("broken")(lambda: {"hidden_size": 8})
     with pytest.raises(T2TLiteError, match="got dict"):
         registry.hparams("broken")
-
-
-@empty
-@pytest.mark.parametrize(
-    ("find", "name", "near"),
-    [
-        (registry.problem, "some_digit", "some_digits"),
-        (registry.hparams, "nothing", "'nothing'"),
-        (lambda x: registry.problem("some_digits", {x: 3}), "fold", "folds"),
-    ],
-)
-def test_unknown_name_suggests_similar_ones(find, name, near):
-    registry.register_problem("some_digits")(Digits)
-    with pytest.raises(UsageError, match=near):
-        find(name)
 
 
 def test_big_differs_from_base_where_the_paper_says():

@@ -1,8 +1,5 @@
 """Validation of values from command lines, Python and JSON."""
 
-import dataclasses
-from typing import Annotated, Literal
-
 import pytest
 
 from t2t_lite.errors import UsageError
@@ -14,10 +11,8 @@ from t2t_lite.validators import (
     optional,
     parse_key_values,
     real,
-    setting,
     text,
     texts,
-    validate,
 )
 
 
@@ -81,28 +76,3 @@ def test_invalid_value_is_refused_with_the_rule(validator, values, rule):
     for value in values:
         with pytest.raises(ValueError, match=rule):
             validator(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    size: Annotated[int, integer(1)] = 4
-    depth: Annotated[int, integer(1)] | None = None
-    kind: Literal["a", "b"] = "a"
-    on: bool = False
-    share: Annotated[float, real(at_least=0)] | None = setting(None, "a share")
-
-
-def test_fields_of_a_dataclass_are_parsed():
-    made = Settings(size="5", depth="none", kind="b", on="true", share="0.5")
-    assert not validate(made)
-    assert made == Settings(5, None, "b", True, 0.5)
-
-
-@pytest.mark.parametrize(
-    "field",
-    [{"size": 0}, {"depth": 0}, {"kind": "c"}, {"on": 2}, {"share": -1}],
-)
-def test_invalid_field_is_named(field):
-    (name,) = field
-    with pytest.raises(UsageError, match=f"{name} must be .*; got"):
-        validate(Settings(**field))
