@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import tensorflow as tf
 
 from support.random_translator import random_translator, train_encoder
 from t2t_lite.serving.export import export_saved_model
@@ -29,3 +30,9 @@ def exported(translator, tmp_path_factory):
     options = ExportOptions(attention=True, warmup=3)
     path = export_saved_model(translator, folder / "e", options)
     return path.rename(folder / "7")
+
+
+@pytest.fixture(scope="session")
+def served(exported):
+    """The signatures of the loaded export."""
+    return tf.saved_model.load(str(exported)).signatures

@@ -22,11 +22,6 @@ TARGETS = ["drei", "", "weiß " * 40, "haus", "hund maus", "rot\x00"]
 ALL = ExportOptions(attention=True)
 
 
-@pytest.fixture(scope="module")
-def served(exported):
-    return tf.saved_model.load(str(exported)).signatures
-
-
 def call(signature, **texts):
     texts = {name: tf.constant(t, tf.string) for name, t in texts.items()}
     return {name: v.numpy() for name, v in signature(**texts).items()}

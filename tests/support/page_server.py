@@ -43,7 +43,6 @@ ABOUT = {
     "enfr": about("en", "fr", "nbest"),
     "enar": about("en", "ar", "nbest", "attention"),
     "trees": about("en", None, "nbest", "attention", form="trees"),
-    "stock": None,
 }
 TREE = (
     "(S (NP (DT The) (JJ old) (NN dog)) (VP (VBZ sleeps) "
@@ -132,8 +131,7 @@ class FakeServer(http.server.ThreadingHTTPServer):
             self.release.wait(20)
         if model != self.model:
             return 404, {"error": f"Servable not found for request: {model}"}
-        signatures = (ABOUT[model] or about("", ""))["signatures"]
-        if signature not in signatures:
+        if signature not in ABOUT[model]["signatures"]:
             return 400, {"error": f"There is no signature {signature}"}
         if REFUSED in texts:
             return 400, {"error": "A text may have 1,000 characters."}
@@ -146,7 +144,7 @@ class FakeServer(http.server.ThreadingHTTPServer):
             "outputs": [list(each) for each in found],
             "scores": [list(each.values()) for each in found],
         }
-        if ABOUT[model] and ABOUT[model]["form"]:
+        if ABOUT[model]["form"]:
             outputs["targets"] = [
                 [_as_written(tree) for tree in each] for each in found
             ]

@@ -143,16 +143,9 @@ def test_a_folder_without_a_version_is_an_error(tmp_path, model):
     put(tmp_path, 2**63)  # does not fit in int64
     with pytest.raises(T2TLiteError, match="`model_base_path"):
         asyncio.run(model.start())
-
-
-def test_command_logs_the_version_before_loading_it(tmp_path, run_process):
-    for number in ("3", "20"):
-        put(tmp_path, number)
-    flags = f"--model_base_path={tmp_path}", "--model_name=m", "--port=0"
-    done = run_process("server", *flags, "--rest_api_port=0")
-    lines = done.stderr.splitlines()
-    assert lines[0] == "Loading model m version 20."
-    assert (done.returncode, len(lines)) == (1, 4)  # none is a SavedModel
+    put(tmp_path, 1, "broken")
+    with pytest.raises(T2TLiteError):
+        asyncio.run(model.start())
 
 
 def test_a_version_whose_warmup_request_fails_is_not_loaded(tmp_path):
