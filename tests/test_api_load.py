@@ -52,11 +52,15 @@ def test_search_options_are_keywords(of_run):
     assert plain.score == pytest.approx(greedy.score * penalty)
 
 
-def test_batches_replicas_and_compilation_change_no_result(of_run, tiny_run):
+def test_batches_and_replicas_change_no_result(of_run, tiny_run):
     answers = of_run(TEXTS)
     assert of_run(TEXTS, batch_tokens=9) == answers
     assert t2t_lite.load(tiny_run, replicas=2)(TEXTS, batch_size=1) == answers
-    assert t2t_lite.load(tiny_run, jit=True)(TEXTS) == answers
+
+
+def test_a_search_that_cannot_be_compiled_is_refused(tiny_run):
+    with pytest.raises(UsageError, match="sample.*jit"):
+        t2t_lite.load(tiny_run, jit=True)(TEXTS, sample=True)
 
 
 def test_run_equals_the_decoder_and_names_its_weights(of_run, tiny_run, decode):
@@ -78,24 +82,6 @@ def test_export_translates_like_its_run(of_run, of_export, tiny_export):
         )
         assert [each.tokens for each in ours] == [None] * len(theirs)
     assert str(tiny_export) in repr(of_export)
-
-
-def test_hypotheses_have_token_details_on_request(of_run):
-    (found,) = of_run(TEXTS[0], nbest=1, token_scores=True, alignment="words")
-    (plain,) = of_run(TEXTS[0], nbest=1)
-    assert (found.text, found.tokens) == (plain.text, plain.tokens)
-    assert len(found.token_log_probabilities) == len(found.tokens)
-    assert {target for _, target in found.alignment} == set(
-        range(len(found.text.split()))
-    )
-    assert plain.token_log_probabilities is plain.alignment is None
-
-
-def test_mbr_returns_the_hypothesis_most_similar_to_all_others(of_run):
-    found = of_run(TEXTS[0], nbest=4, mbr="chrf")
-    assert of_run(TEXTS[0], mbr="chrf") == found[0].text  # of 4 beams
-    utilities = [each.utility for each in found]
-    assert utilities == sorted(utilities, reverse=True)
 
 
 def test_given_pairs_are_scored(of_run):
@@ -136,30 +122,18 @@ def test_truncated_text_is_logged(of_run, of_export, caplog):
 @pytest.mark.parametrize(
     ("which", "message", "call"),
     [
-        ("of_run", "beam_size=4", lambda run: run("1", nbest=9)),
         ("of_run", "nbest", lambda run: run("1", nbest=0)),
         ("of_run", "batch_tokens", lambda run: run("1", batch_tokens=0)),
         ("of_run", "got 1", lambda run: run([1])),
         ("of_run", "nbest", lambda run: run("1", alignment="words")),
         ("of_run", "ter", lambda run: run("1", mbr="ter")),
-        (
-            "of_run",
-            "split_sentences",
-            lambda run: run("1", split_sentences=True, nbest=2),
-        ),
-        ("of_run", "2de", lambda run: run(t2t_lite.Request("1", tag="2de"))),
         ("of_run", "1 and 2", lambda run: run.score(["1"], ["a", "b"])),
         ("of_run", "1 and 1", lambda run: run.score("1", ["one"])),
-        ("of_run", "problem", lambda run: run("1", constrained=True)),
         ("of_export", "beam_size=4", lambda export: export("1", nbest=9)),
         ("of_export", "alpha", lambda export: export("1", alpha=1)),
         ("of_export", "alpha", lambda export: export.score("1", "a", alpha=1)),
         ("of_export", "batch_size", lambda export: export("", batch_tokens=9)),
-        (
-            "of_export",
-            "alignment",
-            lambda export: export("1", alignment="words", nbest=1),
-        ),
+        ("of_export", "align", lambda x: x("1", nbest=1, alignment="words")),
     ],
 )
 def test_invalid_argument_is_named_in_the_error(request, which, message, call):

@@ -25,7 +25,7 @@ from t2t_lite.keras_hub import T2TSeq2SeqLM
 from t2t_lite.tokenizers.base import EOS_ID
 
 LENGTH = 16  # of targets, the start token included
-LINES = random_sentences(200)
+LINES = random_sentences(100)
 SCRIPT = ROOT / "tests" / "support" / "keras_hub_on_another_backend.py"
 
 
@@ -51,8 +51,8 @@ def greedy(translator):
     """Tokens of the greedy search of all lines, with EOS: [N, T]."""
     tokens = translator.translate(tf.constant(LINES))["tokens"].numpy()[:, 0]
     ended = (tokens == EOS_ID).any(axis=1)
-    assert 10 < ended.sum() < 190
-    assert len({tuple(row) for row in tokens}) > 100
+    assert 5 < ended.sum() < 95
+    assert len({tuple(row) for row in tokens}) > 50
     return tokens
 
 
@@ -105,7 +105,7 @@ def test_fit_reduces_the_loss_and_presets_keep_everything(translator, tmp_path):
     task = T2TSeq2SeqLM.from_translator(translator)
     task.compile(keras.optimizers.Adam(0.01), sampler="greedy")
     pairs = {"encoder_text": LINES, "decoder_text": LINES}
-    losses = task.fit(pairs, batch_size=50, epochs=3, verbose=0).history["loss"]
+    losses = task.fit(pairs, batch_size=25, epochs=3, verbose=0).history["loss"]
     assert losses[2] < losses[1] < losses[0]
     task.save_to_preset(str(tmp_path))
     # The preset stores its class.
@@ -114,9 +114,8 @@ def test_fit_reduces_the_loss_and_presets_keep_everything(translator, tmp_path):
     assert same.get_config() == task.get_config() | {"name": same.name}
     for weight, saved in zip(task.weights, same.weights, strict=True):
         np.testing.assert_array_equal(weight, saved)
-    assert same.evaluate(pairs, verbose=0)[0] == pytest.approx(
-        task.evaluate(pairs, verbose=0)[0]
-    )
+    ours, theirs = (each.preprocessor(pairs) for each in (task, same))
+    keras.tree.map_structure(np.testing.assert_array_equal, ours, theirs)
 
 
 def test_logits_equal_those_of_the_model(model, translator):

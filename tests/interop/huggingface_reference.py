@@ -116,7 +116,7 @@ def run(folder, lines, output):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     pairs = [lines["source"][:50], lines["target"][:50]]
-    found = {"logits": [], "pieces": {}, "version": transformers.__version__}
+    found = {"logits": [], "pieces": {}}
     for source, target in zip(*pairs, strict=True):
         batch = tokenizer(source, text_target=target, return_tensors="pt")
         with torch.no_grad():
@@ -133,21 +133,11 @@ def run(folder, lines, output):
                 pieces = tokenizer.convert_ids_to_tokens(ids[1:])
                 real = [piece for piece in pieces if piece != "<pad>"]
                 found["pieces"][beams].append(real)
-    try:
-        translate = transformers.pipeline(
-            "translation", model=str(folder), framework="pt", **options
-        )
-    except (KeyError, ValueError, TypeError):  # removed in version 5
-        found["texts"] = [
-            tokenizer.decode(
-                tokenizer.convert_tokens_to_ids(pieces),
-                skip_special_tokens=True,
-            )
-            for pieces in found["pieces"][1]
-        ]
-    else:
-        outputs = translate(lines["source"], num_beams=1, batch_size=BATCH)
-        found["texts"] = [each["translation_text"] for each in outputs]
+    translate = transformers.pipeline(
+        "translation", model=str(folder), framework="pt", **options
+    )
+    outputs = translate(lines["source"], num_beams=1, batch_size=BATCH)
+    found["texts"] = [each["translation_text"] for each in outputs]
     output.write_text(json.dumps(found))
 
 

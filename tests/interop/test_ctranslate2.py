@@ -3,7 +3,6 @@
 import json
 import operator
 import os
-import random
 
 import keras
 import numpy as np
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 import t2t_lite
 from support.pairs import score_pairs
+from support.random_translator import WORDS, random_sentences
 from support.rounding import approx_score, assert_scores_close
 from t2t_lite.decoding.batching import Batching
 from t2t_lite.decoding.search.settings import SearchSettings
@@ -33,7 +33,6 @@ pytest.importorskip(
     "ctranslate2", reason="needs pip install 't2t-lite[ctranslate2]'"
 )
 
-WORDS = "eins zwei drei vier haus katze hund maus rot grün blau weiß".split()
 KINDS = {
     "the paper's": {},
     "pre-norm, sines first": {
@@ -65,13 +64,6 @@ KINDS = {
 }
 
 
-def sentences(count, most=12):
-    return [
-        " ".join(random.choices(WORDS, k=random.randint(1, most)))
-        for _ in range(count)
-    ]
-
-
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
@@ -95,7 +87,7 @@ def never_end(model):
     last.bias.assign(-3 * direction)
 
 
-def make_translator(encoders, search=None, **hparams):
+def make_translator(encoders, **hparams):
     """Return a translator with random weights, large enough to avoid ties."""
     source, target = encoders[0], encoders[0]
     if not hparams.get("shared_embedding", True):
@@ -123,8 +115,9 @@ def make_translator(encoders, search=None, **hparams):
         bias[PAD_ID] = -30
         model.softmax_embedding.bias.assign(bias)
     assert np.any(model.softmax_embedding.table[PAD_ID])
-    search = {"extra_decode_length": 6, "max_length": 20, **(search or {})}
-    return Translator(model, source, target, **search)
+    return Translator(
+        model, source, target, extra_decode_length=6, max_length=20
+    )
 
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
@@ -140,7 +133,7 @@ def translator(encoders):
 
 
 def test_scores_of_pairs_equal_ours(pair):
-    sources, targets = sentences(20), sentences(20)
+    sources, targets = random_sentences(20), random_sentences(20, seed=2)
     sources[3] = targets[4] = ""
     sources[5] = targets[6] = "rot grün " * 40
     ours, theirs = (
@@ -152,15 +145,16 @@ def test_scores_of_pairs_equal_ours(pair):
         assert_scores_close(theirs[name], wanted)
 
 
-def with_search(translator, beam_size, alpha=0.6):
+def with_search(translator, constraint=None, **settings):
     """Return the translator with a different search."""
     return Translator(
         translator.model,
         translator.source_encoder,
         translator.target_encoder,
-        SearchSettings(beam_size=beam_size, alpha=alpha),
+        SearchSettings(**settings),
         extra_decode_length=translator.extra_decode_length,
         max_length=translator.max_length,
+        constraint=constraint,
     )
 
 
@@ -173,7 +167,13 @@ def assert_same_hypotheses(wanted, found):
 
 
 def test_hypotheses_at_the_length_limit_equal_ours(pair):
-    lines = [*sentences(30), "", "rot " * 40, "\u3000", "haus 😀\x00 katze"]
+    lines = [
+        *random_sentences(30),
+        "",
+        "rot " * 40,
+        "\u3000",
+        "haus 😀\x00 katze",
+    ]
     wanted, found = (list(translate_lines(engine, lines)) for engine in pair)
     assert_same_hypotheses(wanted, found)
     assert not any(EOS_ID in each.hypotheses[0].tokens for each in wanted)
@@ -191,7 +191,7 @@ def learned(encoders):
         num_hidden_layers=1,
         norm_placement="pre",
     ).build_weights()
-    sources = sentences(200, 4)
+    sources = random_sentences(200, 4, seed=2)
     targets = [source.split()[0] for source in sources]
     features = {
         side: with_eos(encoder.encode_tf(tf.constant(texts)), 20)[0]
@@ -217,11 +217,11 @@ def learned(encoders):
 
 @pytest.mark.parametrize("beam_size, alpha", [(1, 0.6), (2, 1.5), (4, 0.6)])
 def test_hypotheses_with_eos_equal_ours(learned, beam_size, alpha):
-    lines = sentences(60, 4)
+    lines = random_sentences(60, 4)
     wanted, found = (
         list(translate_lines(engine, lines))
         for engine in (
-            with_search(learned[0], beam_size, alpha),
+            with_search(learned[0], beam_size=beam_size, alpha=alpha),
             learned[1].searching(beam_size, alpha),
         )
     )
@@ -234,7 +234,7 @@ def test_hypotheses_with_eos_equal_ours(learned, beam_size, alpha):
 
 def test_other_lines_of_the_batch_do_not_change_results(translator):
     engine = CTranslate2Translator.convert(translator)
-    lines = [*sentences(20), "", "rot " * 15]
+    lines = [*random_sentences(20), "", "rot " * 15]
     wanted = [
         next(translate_lines(engine, [line], num_hypotheses=2)).hypotheses
         for line in lines
@@ -247,16 +247,6 @@ def test_other_lines_of_the_batch_do_not_change_results(translator):
             for a, b in zip(one, other.hypotheses, strict=True):
                 assert a.tokens == b.tokens
                 assert a.score == approx_score(b.score)
-
-
-def test_empty_text_and_empty_batch_are_translated(translator):
-    engine = CTranslate2Translator.convert(translator)
-    answer = engine.translate(tf.constant(["", "rot"]), num_hypotheses=4)
-    assert answer["outputs"][0].numpy().tolist() == [b""] * 4
-    assert answer["scores"][0].numpy().tolist() == [0] * 4
-    assert answer["outputs"].shape == (2, 4)
-    answer = engine.translate(tf.constant([], tf.string))
-    assert answer["outputs"].shape == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -292,21 +282,18 @@ class Form:
         return tf.strings.upper(texts)
 
 
-def test_constrained_search_is_rejected(encoders, tmp_path):
-    search = {
-        "constraint": Form(),
-        "settings": SearchSettings(constrained=True),
-    }
+def test_constrained_search_is_rejected(translator, tmp_path):
+    search = with_search(translator, constrained=True, constraint=Form())
     with pytest.raises(UsageError, match="`constrained=false"):
-        CTranslate2Translator.convert(make_translator(encoders, search))
-    translator = make_translator(encoders, {"constraint": Form()})
+        CTranslate2Translator.convert(search)
+    search = with_search(translator, constraint=Form())
     with pytest.raises(UsageError, match="`format=saved_model"):
-        export_to_engine(translator, tmp_path, "ctranslate2")
+        export_to_engine(search, tmp_path, "ctranslate2")
     # Without a constrained search, texts are still prepared.
-    engine = CTranslate2Translator.convert(translator)
+    engine = CTranslate2Translator.convert(search)
     wanted, found = (
         each.translate(tf.constant(["eins zwei"]))["outputs"].numpy()
-        for each in (translator, engine)
+        for each in (search, engine)
     )
     assert found == wanted
 
@@ -316,16 +303,15 @@ def test_moved_export_translates_like_its_run(translator, tmp_path):
     assert made == tmp_path / "made" / "1"
     (tmp_path / "made").rename(tmp_path / "moved")
     loaded = t2t_lite.load(tmp_path / "moved")
-    lines = [*sentences(5), ""]
-    for beam_size, alpha in ((4, 0.6), (2, 1.0)):
-        ours = with_search(translator, beam_size, alpha)
-        wanted = translate_lines(ours, lines, num_hypotheses=2)
-        options = {"beam_size": beam_size, "alpha": alpha}
-        found = loaded(lines, nbest=2, **options)
-        for one, hypotheses in zip(wanted, found, strict=True):
-            for a, b in zip(one.hypotheses, hypotheses, strict=True):
-                assert a.tokens == b.tokens
+    lines = [*random_sentences(5), ""]
+    wanted = translate_lines(translator, lines, num_hypotheses=2)
+    for one, found in zip(wanted, loaded(lines, nbest=2), strict=True):
+        for a, b in zip(one.hypotheses, found, strict=True):
+            assert a.tokens == b.tokens
     assert loaded(lines[0]) == loaded(lines)[0]
+    engine = CTranslate2Translator(tmp_path / "moved" / "1").searching(2, 1.0)
+    wanted = [x.hypotheses[0].text for x in translate_lines(engine, lines)]
+    assert loaded(lines, beam_size=2, alpha=1.0) == wanted
     assert [pair.score for pair in loaded.score(["eins"], ["zwei"])] == [
         approx_score(result.hypotheses[0].score)
         for result in score_pairs(translator, [["eins", "zwei"]])
@@ -363,7 +349,7 @@ def test_every_quantization_gives_similar_scores(
 ):
     write_ctranslate2(translator, tmp_path, quantization)
     engine = CTranslate2Translator(tmp_path)
-    texts = [tf.constant(sentences(10)) for _ in range(2)]
+    texts = [tf.constant(random_sentences(10, seed=n)) for n in (1, 2)]
     wanted = translator.score(*texts)["scores"]
     found = engine.score(*texts)["scores"]
     np.testing.assert_allclose(found, wanted, rtol=0.1)

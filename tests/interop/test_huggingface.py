@@ -1,5 +1,6 @@
 """Import and export of MarianMT models: exact, or an error."""
 
+import functools
 import json
 import subprocess
 
@@ -227,31 +228,36 @@ def test_fine_tuning_begins_with_the_imported_weights(
         assert 0 < np.abs(after[path] - value).max() < 0.02, path
 
 
-def test_language_tag_is_the_language_code(exported, run_command, tmp_path):
+def test_language_tag_is_the_language_code(exported, tmp_path):
     folder, _ = exported(tags=(">>deu<<", ">>fra<<"))
     run = huggingface.import_huggingface(str(folder), tmp_path / "run")
-    lines = tmp_path / "lines"
-    lines.write_text("two\n")
-    flags = (f"--output_dir={run.output_dir}", f"--decode_from_file={lines}")
-    code, tagged, err = run_command("decoder", *flags, "--tag=deu")
-    assert code == 0, err
-    lines.write_text(">>deu<< two\n")
-    assert run_command("decoder", *flags)[1] == tagged
-    code, _, err = run_command("decoder", *flags, "--tag=eng")
-    assert code == 2
-    assert ">>fra<<" in err
+    translate = t2t_lite.load(run.output_dir)
+    request = t2t_lite.Request("two", tag="deu")
+    assert translate(request) == translate(">>deu<< two")
+    with pytest.raises(UsageError, match=">>fra<<"):
+        translate(t2t_lite.Request("two", tag="eng"))
+
+
+@pytest.fixture(scope="module")
+def train_encoder(tmp_path_factory):
+    """Return a function that trains a vocabulary with tags, once for each."""
+
+    @functools.cache
+    def train(tags):
+        path = tmp_path_factory.mktemp("vocabulary") / "vocab.model"
+        lines = LINES["source"][:50]
+        return SentencePieceTokenizer.train(lines, 290, path, tags=tags)
+
+    return train
 
 
 @pytest.fixture
-def exported(tmp_path):
+def exported(tmp_path, train_encoder):
     """Return a function that exports a model with random weights."""
 
     def export(tags=(), **hparams):
         plugins.load_plugins()
-        path = tmp_path / "vocab.model"
-        encoder = SentencePieceTokenizer.train(
-            LINES["source"][:50], 290, path, tags=tags
-        )
+        encoder = train_encoder(tags)
         model = Transformer(encoder.vocab_size, **{**SIZES, **hparams})
         generator = np.random.default_rng(1)
         for weight in model.build_weights().weights:

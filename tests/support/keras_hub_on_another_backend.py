@@ -8,8 +8,6 @@ import pathlib
 import sys
 
 import keras
-import keras_hub
-import numpy as np
 
 from t2t_lite.keras_hub import T2TSeq2SeqLM
 
@@ -25,11 +23,6 @@ def main(folder):
     pairs = {"encoder_text": texts, "decoder_text": texts}
     losses = model.fit(pairs, batch_size=50, epochs=2, verbose=0).history
     assert losses["loss"][1] < losses["loss"][0], losses
-    model.save_to_preset(str(folder / "trained"))
-    same = keras_hub.models.Seq2SeqLM.from_preset(str(folder / "trained"))
-    for weight, saved in zip(model.weights, same.weights, strict=True):
-        weight, saved = map(keras.ops.convert_to_numpy, (weight, saved))
-        np.testing.assert_array_equal(weight, saved)
     print(f"the preset runs on {backend}")
 
 

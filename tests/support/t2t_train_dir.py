@@ -28,7 +28,7 @@ VALUES = {
 _SLOTS = ("Adam", "Adam_1")
 
 
-def variables_of(values, vocab_size, seed=0, target_vocab_size=None):
+def variables_of(values, vocab_size, seed=0):
     """Return random variables by name for tensor2tensor's hparams."""
     random = np.random.default_rng(seed)
     size, filter_size = values["hidden_size"], values["filter_size"]
@@ -42,13 +42,11 @@ def variables_of(values, vocab_size, seed=0, target_vocab_size=None):
                 f"transformer/symbol_modality_{rows}_{size}/{scope}/weights_{i}"
             ] = (rows // pieces + (i < rows % pieces), size)
 
-    target_vocab_size = target_vocab_size or vocab_size
     if values.get("shared_embedding_and_softmax_weights", True):
         table(vocab_size, "shared")
     else:
-        table(vocab_size, "input_emb")
-        table(target_vocab_size, "target_emb")
-        table(target_vocab_size, "softmax")
+        for scope in ("input_emb", "target_emb", "softmax"):
+            table(vocab_size, scope)
     body = "transformer/body"
     if values.get("use_target_space_embedding", True):
         shapes[f"{body}/target_space_embedding/kernel"] = (32, size)

@@ -165,16 +165,11 @@ def test_schedule_equals_factors_multiplied_by_hand(schedule, expected):
     assert rates == pytest.approx(expected)
 
 
-def recorded_schedules():
-    if not RATES.exists():
-        return {}
-    return json.loads(RATES.read_text("utf-8"))["schedules"]
-
-
 @pytest.mark.skipif(not RATES.exists(), reason=f"needs {RATES}")
 def test_rates_are_the_recorded_ones_or_refused():
     compared, refused = 0, []
-    for name, recorded in recorded_schedules().items():
+    schedules = json.loads(RATES.read_text("utf-8"))["schedules"]
+    for name, recorded in schedules.items():
         try:
             found = hparams_of(recorded["hparams"])
         except UsageError:
