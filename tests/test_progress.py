@@ -13,12 +13,10 @@ from t2t_lite.progress import Counter, duration
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.04, "0.0 s"),
         (9.4, "9.4 s"),
         (59.7, "1 min"),
         (750, "12 min 30 s"),
         (7205, "2 h"),
-        (7500, "2 h 5 min"),
         (90_000, "1 day 1 h"),
         (3_000_000, "34 days 17 h"),
     ],

@@ -62,17 +62,3 @@ def test_wrong_shares_and_tags_are_one_clear_error(value, word):
     with pytest.raises(UsageError) as error:
         mixture.read_corpora(value)
     assert word in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("counts", "shares", "copies"),
-    [
-        ([300, 10], [0.75, 0.25], [300, 100]),
-        ([700, 300], [0.7, 0.3], [700, 300]),
-        ([10, 1000], [0.9, 0.1], [9000, 1000]),
-        ([1, 1, 1], [0.33, 0.33, 0.33], [1, 1, 1]),
-        ([7], [1.0], [7]),
-    ],
-)
-def test_the_relatively_largest_corpus_is_not_copied(counts, shares, copies):
-    assert mixture.target_counts(counts, shares) == copies

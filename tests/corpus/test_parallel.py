@@ -1,7 +1,5 @@
 """The two sides of a corpus are found by name and read line by line."""
 
-import gzip
-
 import pytest
 
 from t2t_lite.corpus.parallel import find_parallel_files, read_parallel
@@ -20,16 +18,6 @@ def fill(folder, **files):
 def find_names(folder, stems=("train",)):
     sides = find_parallel_files(folder, stems, XY)
     return [(source.name, target.name) for source, target in sides]
-
-
-def test_line_i_is_paired_with_line_i(tmp_path):
-    source, target = tmp_path / "train.xx", tmp_path / "train.yy.gz"
-    source.write_bytes(b"one\n\ntwo\n")
-    target.write_bytes(gzip.compress(b"eins\n\nzwei"))
-    (tmp_path / "train.zz").write_text("another language")
-    pairs = [("one", "eins"), ("", ""), ("two", "zwei")]
-    assert list(read_parallel(source, target)) == pairs
-    assert find_parallel_files(tmp_path, ["train"], XY) == [(source, target)]
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,6 @@ def test_gzipped_file_and_file_with_bom_are_read(tmp_path):
     [
         (None, "No such file"),
         (b"(S (NP", "line 1, column 1"),
-        (f"{TREE}\n(NN ".encode() + "ünd été)".encode("latin1"), "line 2"),
         (gzip.compress(TREE.encode() * 99, mtime=0)[:-9], "damaged"),
     ],
 )
@@ -192,20 +191,6 @@ def test_root_of_one_tree_is_removed_and_of_several_is_top(root):
 
 def test_stripping_a_tree_of_traces_leaves_nothing():
     assert strip_annotation(tree("( (S (NP (-NONE- *))))")) is None
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        Tree("NN", (), "a(b"),
-        Tree("NN", (), ""),
-        Tree("", (), "a"),
-        Tree("N)", (Tree("NN", (), "a"),)),
-    ],
-)
-def test_tree_that_could_not_be_parsed_is_not_formatted(bad):
-    with pytest.raises(T2TLiteError, match="-LRB-"):
-        format_tree(bad)
 
 
 def test_every_tree_of_a_treebank_is_formatted_unchanged(treebank):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.own_text import text
 from support.places import SHARED_DATA
 from support.t2t_shards import ROWS, VOCABULARY, V, write_shard, write_shards
-from t2t_lite import registry
+from t2t_lite import plugins, registry
 from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, sha256_of
 from t2t_lite.data.packing import feature_names
@@ -17,6 +18,7 @@ from t2t_lite.errors import T2TLiteError
 from t2t_lite.interop.tensor2tensor.shards import import_shards
 
 RECORDED = SHARED_DATA / "t2t/records"
+RECORDED_VOCABULARY = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
 needs_recordings = pytest.mark.skipif(
     not RECORDED.is_dir(), reason=f"needs tensor2tensor's files in {RECORDED}"
 )
@@ -30,18 +32,10 @@ PAIRS_OF_ROWS = [
 PAIRS = [{"inputs": s, "targets": t} for s, t in PAIRS_OF_ROWS]
 
 
-def own_text(name="digits", imported=VOCABULARY):
-    from t2t_lite.problem import TextFiles
-
-    class Text(TextFiles):
-        name = base_name = "text"
-
-    return Text().with_options({"name": name, "imported": imported})
-
-
-def import_data(folder, problem=None, vocabulary=None):
-    problem = problem or own_text()
+def import_data(folder, problem=None, vocabulary=None, name="digits"):
     vocabulary = vocabulary or [folder / VOCABULARY]
+    files = ",".join(path.name for path in vocabulary)
+    problem = problem or text(name=name, imported=files)
     return problem, import_shards(folder, problem, vocabulary)
 
 
@@ -117,10 +111,8 @@ def test_vocabulary_is_copied_next_to_the_shards(tmp_path):
     (folder / VOCABULARY).rename(elsewhere / VOCABULARY)
     problem, manifest = import_data(folder, vocabulary=[elsewhere / VOCABULARY])
     assert manifest.vocabulary.keys() == {VOCABULARY}
-    assert (
-        sha256_of(folder / VOCABULARY)
-        == (manifest.vocabulary[VOCABULARY]["sha256"])
-    )
+    copied = sha256_of(folder / VOCABULARY)
+    assert manifest.vocabulary[VOCABULARY]["sha256"] == copied
     assert problem.load_encoders(folder)["inputs"].vocab_size == V
 
 
@@ -130,9 +122,8 @@ def test_each_side_may_have_its_own_vocabulary(tmp_path):
         (folder / VOCABULARY).read_text() + "'d_'\n"
     )
     names = [VOCABULARY, "vocab.other.subwords"]
-    problem, manifest = import_data(
-        folder, own_text(imported=",".join(names)), [folder / n for n in names]
-    )
+    files = [folder / name for name in names]
+    problem, manifest = import_data(folder, vocabulary=files)
     encoders = problem.load_encoders(folder)
     assert encoders["targets"].vocab_size == V + 1
     assert list(manifest.vocabulary) == names
@@ -190,6 +181,9 @@ def change(rows, number, **parts):
     ]
 
 
+ONE_TARGET = {name: ROWS[1][name] for name in ROWS[1] if name[:7] == "targets"}
+
+
 @pytest.mark.parametrize(
     ("train", "place"),
     [
@@ -203,16 +197,7 @@ def change(rows, number, **parts):
         (change(ROWS, 0, inputs_position=[0, 1]), "00000"),
         (change(ROWS, 0, inputs=[5, 1, 0, 0, 6, 7, 8]), "EOS"),
         (change(ROWS, 0, targets_position=[0, 1, 2, 0, 0, 0]), "00000"),
-        (
-            change(
-                ROWS,
-                0,
-                targets=[8, 9, 1],
-                targets_segmentation=[1, 1, 1],
-                targets_position=[0, 1, 2],
-            ),
-            "00000",
-        ),
+        (change(ROWS, 0, **ONE_TARGET), "00000"),
     ],
 )
 def test_invalid_record_is_rejected(tmp_path, train, place):
@@ -301,9 +286,8 @@ def test_recorded_shards_are_read_completely(tmp_path):
     info = json.loads((RECORDED / "info.json").read_text("utf-8"))
     for name in info["names"]:
         (tmp_path / name).write_bytes((RECORDED / name).read_bytes())
-    vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
     problem, manifest = import_data(
-        tmp_path, own_text("translate_ende_m30k", vocabulary.name), [vocabulary]
+        tmp_path, None, [RECORDED_VOCABULARY], "translate_ende_m30k"
     )
     lines = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
     pairs = [json.loads(line) for line in lines]
@@ -330,10 +314,7 @@ def test_recorded_packed_rows_are_read_unchanged(tmp_path, file, width):
     lines = (RECORDED / file).read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     folder = write_shards(tmp_path, rows)
-    vocabulary = RECORDED.parent / "vocab.m30k_ende.1000.subwords"
-    problem, manifest = import_data(
-        folder, own_text(imported=vocabulary.name), [vocabulary]
-    )
+    problem, manifest = import_data(folder, None, [RECORDED_VOCABULARY])
     ours = rows_of_an_epoch(folder, problem, manifest, width, height=4)
     assert_same_rows(ours, [padded(row, width) for row in rows])
     pairs = (RECORDED / "pairs.jsonl").read_text("utf-8").splitlines()
@@ -344,8 +325,6 @@ def test_recorded_packed_rows_are_read_unchanged(tmp_path, file, width):
 
 
 def test_registered_problem_imports_under_its_own_names(tmp_path):
-    from t2t_lite import plugins
-
     plugins.load_plugins()
     problem = registry.problem("multi30k_ende")
     folder = write_shards(tmp_path, PAIRS, name="multi30k_ende")
