@@ -84,6 +84,24 @@ def test_export_translates_like_its_run(of_run, of_export, tiny_export):
     assert str(tiny_export) in repr(of_export)
 
 
+def test_hypotheses_have_token_details_on_request(of_run):
+    (found,) = of_run(TEXTS[0], nbest=1, token_scores=True, alignment="words")
+    (plain,) = of_run(TEXTS[0], nbest=1)
+    assert (found.text, found.tokens) == (plain.text, plain.tokens)
+    assert len(found.token_log_probabilities) == len(found.tokens)
+    assert {target for _, target in found.alignment} == set(
+        range(len(found.text.split()))
+    )
+    assert plain.token_log_probabilities is plain.alignment is None
+
+
+def test_mbr_returns_the_hypothesis_most_similar_to_all_others(of_run):
+    found = of_run(TEXTS[0], nbest=4, mbr="chrf")
+    assert of_run(TEXTS[0], mbr="chrf") == found[0].text  # of 4 beams
+    utilities = [each.utility for each in found]
+    assert utilities == sorted(utilities, reverse=True)
+
+
 def test_given_pairs_are_scored(of_run):
     one = of_run.score("1 2", "one two")
     assert one.score < 0

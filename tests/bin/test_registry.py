@@ -144,3 +144,11 @@ def test_an_empty_and_a_missing_folder_are_reported(run_command, tmp_path):
     assert (code, str(tmp_path) in out) == (0, True)
     code, _, err = run_command("registry", f"--runs={tmp_path}/no")
     assert (code, f"{tmp_path}/no" in err) == (1, True)
+
+
+def test_both_directions_have_the_same_vocabulary_and_metric(show):
+    forward, backward = show("spellout_ende"), show("spellout_ende_rev")
+    for key in ("vocabulary", "fingerprint", "metric"):
+        assert forward[key] == backward[key]
+    names = [forward["name"], backward["name"]]
+    assert names == ["spellout_ende", "spellout_ende_rev"]

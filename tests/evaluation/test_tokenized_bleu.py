@@ -5,7 +5,7 @@ import math
 import pytest
 
 import t2t_lite
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.evaluation.tokenized_bleu import (
     split_compounds,
     tokenize,
@@ -92,6 +92,12 @@ def test_procedure_describes_how_the_score_is_computed():
         "multi-bleu (sacreBLEU nrefs:1|case:mixed|eff:no|tok:none|smooth:none|",
     ):
         assert part in procedure
+
+
+@pytest.mark.parametrize("language", ["xx", "german", "DE", ""])
+def test_language_without_rules_is_refused(language):
+    with pytest.raises(UsageError, match=f"'{language}'.* de, "):
+        tokenized_bleu(["a"], ["a"], language)
 
 
 class Captions(Text2TextProblem):

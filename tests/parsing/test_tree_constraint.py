@@ -133,3 +133,13 @@ def test_brackets_leave_room_for_the_remaining_tokens():
     (tokens,), _, _ = search(["a b"], np.repeat(logits, 3, axis=1))
     assert 1 < tokens.index("XX") < 20
     assert delinearize(tokens[:-1], ["a", "b"])[1] == {}
+
+
+def test_prepared_sentences_have_single_spaces_and_escaped_brackets():
+    texts = ["  a\t(b)  c ", "", "\u00a0x"]
+    prepared = TreeConstraint(TOKENS).prepare(tf.constant(texts)).numpy()
+    assert [text.decode() for text in prepared] == [
+        "a -LRB-b-RRB- c",
+        "",
+        "\u00a0x",
+    ]

@@ -1,9 +1,12 @@
-"""The trainer as a separate process: replicas and a usr_dir."""
+"""The trainer as a separate process: replicas, a usr_dir, Ctrl-C."""
 
 import json
+import signal
+import subprocess
 
 import pytest
 
+from support.lines import command_line
 from support.places import ROOT
 
 pytestmark = pytest.mark.slow
@@ -36,3 +39,42 @@ def test_roman_numerals_train_from_their_usr_dir(tmp_path, run_process):
     done = run_process("evaluator", *run, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["sentences"] == 200
+
+
+def test_ctrl_c_during_data_generation_leaves_no_partial_data(tmp_path):
+    usr_dir = tmp_path / "usr"
+    usr_dir.mkdir()
+    (usr_dir / "usr_slow.py").write_text(
+        "import time\n"
+        "from t2t_lite import Text2TextProblem\n"
+        "from t2t_lite.registry import register_problem\n"
+        "@register_problem('usr_slow')\n"
+        "class UsrSlow(Text2TextProblem):\n"
+        "    vocab_size = 280\n"
+        "    def samples(self, split, raw):\n"
+        "        print('sampling', flush=True)\n"
+        "        while True:\n"
+        "            time.sleep(0.01)\n"
+        "            yield 'a b', 'c d'\n"
+    )
+    flags = [
+        "--problem=usr_slow",
+        "--hparams=transformer_toy",
+        f"--usr_dir={usr_dir}",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--output_dir={tmp_path / 'run'}",
+    ]
+    process = subprocess.Popen(
+        [*command_line("trainer"), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "sampling\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "t2t-lite-trainer: stopped by Ctrl-C."
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("data/*manifest*"))
+    assert not (tmp_path / "run").exists()

@@ -192,6 +192,37 @@ def test_untrained_target_space_gives_a_warning(tmp_path):
 
 
 @needs_recordings
+@pytest.mark.parametrize(
+    ("case", "space"), [("tiny", 0), ("base_v3_small", 8), ("relative", 0)]
+)
+def test_logits_are_the_recorded_ones(tmp_path, case, space):
+    """Compare with tensor2tensor; see the README of the recordings."""
+    forward = RECORDED / "forward"
+    with np.load(forward / f"{case}.variables.npz") as arrays:
+        t2t_train_dir.write_checkpoint(tmp_path / "model.ckpt-1", dict(arrays))
+    run, _ = import_folder(
+        tmp_path,
+        tmp_path / "run",
+        VOCABULARY,
+        hparams=forward / f"{case}.hparams.json",
+        target_space=space,
+    )
+    model, _ = run.load_model()
+    compared = 0
+    with np.load(forward / f"{case}.io.npz") as arrays:
+        for number in range(3):
+            inputs, targets, logits = (
+                arrays[f"{name}_{number}"]
+                for name in ("inputs", "targets", "logits")
+            )
+            ours = model({"inputs": inputs, "targets": targets}).numpy()
+            real = targets != 0
+            np.testing.assert_allclose(ours[real], logits[real], atol=1e-5)
+            compared += 1
+    assert compared == 3
+
+
+@needs_recordings
 def test_decodes_are_the_recorded_ones(tmp_path):
     """Decode a model that tensor2tensor trained, greedily and with a beam."""
     decode = RECORDED / "decode"

@@ -1,5 +1,6 @@
 """The REST and gRPC APIs, as a client of TensorFlow Serving uses them."""
 
+import concurrent.futures
 import json
 import socket
 import time
@@ -308,3 +309,17 @@ def test_malformed_protos_and_other_methods_are_rejected(channel, stub, capfd):
         stub.Classify(classification_pb2.ClassificationRequest(), timeout=30)
     assert found.value.code() == grpc.StatusCode.UNIMPLEMENTED
     assert not capfd.readouterr().err
+
+
+def test_concurrent_requests_each_get_their_own_answer(rest, stub):
+    def send(number):
+        text = f"text {'x' * (number % 90)} {number}"
+        if number % 2:
+            request = predict_request([text, "b"], "m")
+            outputs = stub.Predict(request, timeout=30).outputs["outputs"]
+            return outputs.string_val == [text.upper().encode(), b"B"]
+        body = {"signature_name": "letters", "instances": [text]}
+        return rest(PREDICT, body)[1] == {"predictions": [list(text)]}
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(send, range(200)))
