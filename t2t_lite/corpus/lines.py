@@ -51,8 +51,9 @@ ENCODING = "an encoding of text, such as windows-1252 or utf-16"  # the rule
 # NUL, and surrogate escapes, which distinguish invalid UTF-8 from a U+FFFD in
 # the file.
 _BROKEN = "\0\ud800-\udfff"
-# The characters that XML forbids.
-_INVALID = re.compile(f"[{_BROKEN}\1-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+# With these, the characters that XML forbids.
+CONTROL = "\1-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff"
+_INVALID = re.compile(f"[{_BROKEN}{CONTROL}]")
 _REFERENCE = re.compile("&#(?:x([0-9a-f]+)|([0-9]+));?", re.IGNORECASE)
 _CHECK_AFTER_LINES = 10_000  # shorter files are checked only at their end
 _FEW_LINES = 10  # with control characters: no error, even in a short file

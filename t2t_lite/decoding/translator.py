@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
+from t2t_lite.corpus.lines import CONTROL
 from t2t_lite.decoding.background_jit import BackgroundJit
 from t2t_lite.decoding.search.beam_search import beam_search
 from t2t_lite.decoding.search.logits_processors import (
@@ -41,8 +42,6 @@ REQUEST_OPTIONS = {
     "bad_phrases": _TEXTS,
     "seed": tf.TensorSpec([None], tf.int64, "seed"),
 }
-# The characters that `read_lines` replaces, but for line ends and surrogates.
-_CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
 _POWERS_OF_TWO = [2**power for power in range(31)]
 # The step weights of frozen models, by whether they are for XLA.
 _known_weights: MutableMapping[Any, dict[bool, Any]] = WeakKeyDictionary()
@@ -453,12 +452,13 @@ def with_eos(
 
 
 def on_one_line(texts: tf.Tensor) -> tf.Tensor:
-    """Return texts that `read_lines` reads as one line each.
+    """Return texts that `read_lines` reads as one line each, unchanged.
 
-    Spaces replace line ends; U+FFFD replaces other control characters.
+    Spaces replace line ends; U+FFFD replaces the control characters that
+    `read_lines` replaces.
     """
     texts = tf.strings.regex_replace(texts, r"\r\n|\r|\n", " ")
-    return tf.strings.regex_replace(texts, _CONTROL, "\ufffd")
+    return tf.strings.regex_replace(texts, rf"[\x00{CONTROL}]", "\ufffd")
 
 
 def encode_options(

@@ -62,7 +62,7 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path, changes):
 
 
 @pytest.mark.slow
-@pytest.mark.own_process  # TensorFlow stays deterministic
+@pytest.mark.own_process("TensorFlow stays deterministic")
 def test_restart_within_an_epoch_changes_no_bit(tmp_path):
     changes = {"make_model": Transformer, "residual_dropout": 0.3}
     options = {"eval_steps_every": 7, "save_steps": 1000, "deterministic": True}
@@ -211,7 +211,7 @@ class _Overflowing(ToyModel):
         return loss + tf.math.log(loss * 0.0), tokens
 
 
-@pytest.mark.own_process  # TensorFlow continues to check all operations
+@pytest.mark.own_process("TensorFlow continues to check all operations")
 def test_check_numerics_names_the_operation_of_the_first_infinity(tmp_path):
     run = TinyRun(tmp_path, make_model=_Overflowing)
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:

@@ -144,7 +144,7 @@ def test_a_folder_without_a_version_is_an_error(tmp_path, model):
     with pytest.raises(T2TLiteError, match="`model_base_path"):
         asyncio.run(model.start())
     put(tmp_path, 1, "broken")
-    with pytest.raises(T2TLiteError):
+    with pytest.raises(T2TLiteError, match="saved_model.pb"):
         asyncio.run(model.start())
 
 
