@@ -150,9 +150,8 @@ def _show_table3(args: argparse.Namespace) -> None:
     rows = []
     for name, paper in table3.PAPER_MILLIONS.items():
         counts = flops.count_parameters(registry.hparams(name), size, size)
-        row = {"name": name, "parameters": sum(counts.values())}
-        row |= {"paper_millions": paper, "meaning": registry.describe(name)}
-        rows.append(row)
+        row = {"paper_millions": paper, "meaning": registry.describe(name)}
+        rows.append({"name": name, "parameters": sum(counts.values()), **row})
     if args.json:
         print_json({"vocab_size": size, "sets": rows})
         return

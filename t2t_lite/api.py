@@ -322,21 +322,10 @@ class LoadedTranslator:
                     "mbr, token_scores and alignment."
                 )
             split = stream.splitter_of(self._run.problem, self._run.encoders)
-        check("mbr", mbr, optional(one_of("chrf")))
-        settings = engine.settings
-        limit = None if settings.sample else settings.beam_size
-        count = nbest or (limit if mbr else 1)
-        if count is None:
-            raise UsageError("With sample=True, mbr requires nbest.")
-        if limit is not None and count > limit:
-            raise UsageError(
-                "nbest must be at most the beam size; got "
-                f"nbest={count}, beam_size={limit}."
-            )
         return stream.translate_lines(
             replicas,
             texts,
-            num_hypotheses=count,
+            num_hypotheses=_count_hypotheses(engine.settings, nbest, mbr),
             postprocess=problem.postprocess if problem else None,
             details=details,
             rerank=mbr is not None,
@@ -444,6 +433,21 @@ class _ExportedModel:
 
     def score(self, sources: Any, targets: Any) -> dict[str, Any]:
         return self._signatures["score"](inputs=sources, targets=targets)
+
+
+def _count_hypotheses(settings: Any, nbest: int | None, mbr: str | None) -> int:
+    """Return the number of hypotheses to search for each text."""
+    check("mbr", mbr, optional(one_of("chrf")))
+    limit = None if settings.sample else settings.beam_size
+    count = nbest or (limit if mbr else 1)
+    if count is None:
+        raise UsageError("With sample=True, mbr requires nbest.")
+    if limit is not None and count > limit:
+        raise UsageError(
+            "nbest must be at most the beam size; got "
+            f"nbest={count}, beam_size={limit}."
+        )
+    return count
 
 
 def _check_no_options(options: Iterable[str]) -> None:

@@ -44,17 +44,13 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-def _max_words(text):
-    """Return a cheap upper bound of `count_words`."""
-    ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
-    return 2 * len(ends) + 1  # each may be a mark and end the word before it
-
-
 def _length(limit, source, target):
-    return any(
-        _max_words(text) > limit and count_words(text) > limit
-        for text in (source, target)
-    )
+    for text in (source, target):
+        # A cheap test first: each end may be a mark and end the word before it.
+        ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
+        if 2 * len(ends) + 1 > limit and count_words(text) > limit:
+            return True
+    return False
 
 
 def _length_ratio(limit, source, target):

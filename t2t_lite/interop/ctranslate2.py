@@ -152,27 +152,50 @@ def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
 def _build_spec(translator: Translator) -> Any:
     """Build the `TransformerSpec` of a translator, with its weights."""
     model = translator.single_model
-    hparams = model.hparams
+    spec = _new_spec(model)
+    _set_vocabularies(spec, translator)
+    max_length = translator.max_length + translator.extra_decode_length
+    _set_embeddings(spec, model, max_length)
+    for layer_spec, layer in zip(
+        [*spec.encoder.layer, *spec.decoder.layer],
+        [*model.encoder_layers, *model.decoder_layers],
+        strict=True,
+    ):
+        _set_layer(layer_spec, layer)
+    if spec.encoder.pre_norm:
+        _set_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _set_norm(spec.decoder.layer_norm, model.decoder_norm)
+    return spec
+
+
+def _new_spec(model):
+    """Return a specification of the architecture, without weights."""
+    hparams, module = model.hparams, load_ctranslate2().specs
     attention = model.decoder_layers[0].self_attention
-    module = load_ctranslate2().specs
-    activation = getattr(module.Activation, hparams.activation.upper())
     sizes = {
-        "activation": activation,
+        "activation": getattr(module.Activation, hparams.activation.upper()),
         "num_heads": attention.num_heads,
         "pre_norm": hparams.norm_placement == "pre",
         "relative_position": hparams.max_relative_position is not None,
     }
     if attention.num_heads * attention.key_depth != hparams.hidden_size:
         sizes["head_dim"] = attention.key_depth
-    transformer = module.transformer_spec
-    encoder_layers, decoder_layers = hparams.num_layers
-    spec = transformer.TransformerSpec(
-        transformer.TransformerEncoderSpec(encoder_layers, **sizes),
-        transformer.TransformerDecoderSpec(decoder_layers, **sizes),
+    module, (encoder, decoder) = module.transformer_spec, hparams.num_layers
+    spec = module.TransformerSpec(
+        module.TransformerEncoderSpec(encoder, **sizes),
+        module.TransformerDecoderSpec(decoder, **sizes),
     )
-    source_size, target_size = model.vocab_sizes
-    source = token_names(translator.source_encoder, source_size)
-    target = token_names(translator.target_encoder, target_size)
+    norm = model.decoder_layers[0].feed_forward_norm
+    spec.config.layer_norm_epsilon = norm.epsilon
+    spec.decoder.start_from_zero_embedding = not hparams.learned_start
+    return spec
+
+
+def _set_vocabularies(spec, translator):
+    """Set the names of all tokens and of the special tokens."""
+    sizes = translator.single_model.vocab_sizes
+    source = token_names(translator.source_encoder, sizes[0])
+    target = token_names(translator.target_encoder, sizes[1])
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.bos_token = spec.config.decoder_start_token = _PAD
@@ -180,10 +203,11 @@ def _build_spec(translator: Translator) -> Any:
     # A vocabulary that covers all texts may have no unknown token.
     spec.config.unk_token = _UNK if _UNK in source and _UNK in target else _EOS
     spec.config.add_source_eos = True
-    norm = model.decoder_layers[0].feed_forward_norm
-    spec.config.layer_norm_epsilon = norm.epsilon
-    spec.decoder.start_from_zero_embedding = not hparams.learned_start
-    max_length = translator.max_length + translator.extra_decode_length
+
+
+def _set_embeddings(spec, model, max_length):
+    """Set the embeddings of both sides, the positions and the softmax."""
+    hparams = model.hparams
     start = np.zeros((1, max_length, hparams.hidden_size), np.float32)
     for side, table, embedding, positions in zip(
         (spec.encoder, spec.decoder),
@@ -199,28 +223,18 @@ def _build_spec(translator: Translator) -> Any:
         if hparams.max_relative_position is None:
             encodings = _values(positions(start))[0]  # [max_length, D]
             side.position_encodings.encodings = encodings
-    for layer_spec, layer in zip(
-        [*spec.encoder.layer, *spec.decoder.layer],
-        [*model.encoder_layers, *model.decoder_layers],
-        strict=True,
-    ):
-        _set_layer(layer_spec, layer)
-    if spec.encoder.pre_norm:
-        _set_norm(spec.encoder.layer_norm, model.encoder_norm)
-        _set_norm(spec.decoder.layer_norm, model.decoder_norm)
     if hparams.target_space_embedding:
         vector = _values(model.target_space_embedding.vector)
         scaled = vector / model.source_embedding.scale
         spec.encoder.embeddings[0].weight += scaled
-    spec.decoder.projection.weight = _values(model.softmax_embedding.table)
-    if hparams.logits_bias or hparams.learned_start:
-        bias = np.zeros(target_size, np.float32)
-        if hparams.logits_bias:
-            bias = _values(model.softmax_embedding.bias)
-        if hparams.learned_start:  # as in our search, but renormalized
-            bias[PAD_ID] = -6e4  # within float16
-        spec.decoder.projection.bias = bias
-    return spec
+    softmax, projection = model.softmax_embedding, spec.decoder.projection
+    projection.weight = _values(softmax.table)
+    if hparams.logits_bias:
+        projection.bias = _values(softmax.bias)
+    elif hparams.learned_start:
+        projection.bias = np.zeros(len(projection.weight), np.float32)
+    if hparams.learned_start:  # as in our search, but renormalized
+        projection.bias[PAD_ID] = -6e4  # within float16
 
 
 def _set_layer(spec, layer):

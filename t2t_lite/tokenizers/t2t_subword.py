@@ -160,10 +160,8 @@ def parse_subwords(lines: Sequence[str]) -> list[str]:
 
 
 def _unquote(line):
-    for quote in "'\"":
-        if line.startswith(quote) and line.endswith(quote):
-            return line[1:-1]
-    return line
+    is_quoted = line[:1] in {"'", '"'} and line[:1] == line[-1:]
+    return line[1:-1] if is_quoted else line
 
 
 def _make_matcher(pieces):
