@@ -46,7 +46,7 @@ def count_words(text: str) -> int:
 
 def _length(limit, source, target):
     for text in (source, target):
-        # A cheap test first: each end may be a mark and end the word before it.
+        # Cheaper than a count: each end may be a mark and end a word.
         ends = text.encode("utf-8", "surrogatepass").translate(None, _INSIDE)
         if 2 * len(ends) + 1 > limit and count_words(text) > limit:
             return True

@@ -170,17 +170,17 @@ def _build_spec(translator: Translator) -> Any:
 
 def _new_spec(model):
     """Return a specification of the architecture, without weights."""
-    hparams, module = model.hparams, load_ctranslate2().specs
+    hparams, specs = model.hparams, load_ctranslate2().specs
     attention = model.decoder_layers[0].self_attention
     sizes = {
-        "activation": getattr(module.Activation, hparams.activation.upper()),
+        "activation": getattr(specs.Activation, hparams.activation.upper()),
         "num_heads": attention.num_heads,
         "pre_norm": hparams.norm_placement == "pre",
         "relative_position": hparams.max_relative_position is not None,
     }
     if attention.num_heads * attention.key_depth != hparams.hidden_size:
         sizes["head_dim"] = attention.key_depth
-    module, (encoder, decoder) = module.transformer_spec, hparams.num_layers
+    module, (encoder, decoder) = specs.transformer_spec, hparams.num_layers
     spec = module.TransformerSpec(
         module.TransformerEncoderSpec(encoder, **sizes),
         module.TransformerDecoderSpec(decoder, **sizes),
