@@ -44,6 +44,7 @@ def test_nbest_gives_hypotheses_best_first(of_run):
     assert [len(each) for each in of_run(TEXTS, nbest=1)] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_search_options_are_keywords(of_run):
     (greedy,) = of_run(TEXTS[0], nbest=1, beam_size=1)
     (plain,) = of_run(TEXTS[0], nbest=1, beam_size=1, alpha=0)
@@ -102,6 +103,7 @@ def test_mbr_returns_the_hypothesis_most_similar_to_all_others(of_run):
     assert utilities == sorted(utilities, reverse=True)
 
 
+@pytest.mark.slow
 def test_given_pairs_are_scored(of_run):
     one = of_run.score("1 2", "one two")
     assert one.score < 0

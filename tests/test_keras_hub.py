@@ -101,6 +101,7 @@ def test_samplers_continue_forced_tokens(translator, greedy, name):
     assert found["decoder_padding_mask"].all()
 
 
+@pytest.mark.slow
 def test_fit_reduces_the_loss_and_presets_keep_everything(translator, tmp_path):
     task = T2TSeq2SeqLM.from_translator(translator)
     task.compile(keras.optimizers.Adam(0.01), sampler="greedy")

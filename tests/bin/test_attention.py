@@ -45,6 +45,7 @@ def test_every_word_layer_and_head_is_in_the_page(page):
         np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_default_target_is_the_translation(run_command, tiny_run, decode):
     flags = [f"--output_dir={tiny_run}", "--text=1 2"]
     code, out, _ = run_command("attention", *flags)

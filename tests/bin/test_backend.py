@@ -52,6 +52,7 @@ def test_the_evaluator_names_the_engine(run_command, tiny_run, ctranslate2):
     assert report["quantization"] == "int8"
 
 
+@pytest.mark.slow
 def test_a_folder_of_exports_has_one_format(
     run_command, tiny_run, ctranslate2, tmp_path
 ):

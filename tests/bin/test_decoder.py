@@ -41,6 +41,7 @@ def test_output_line_i_translates_input_line_i(decode):
     assert backwards == translations[::-1]
 
 
+@pytest.mark.slow
 def test_line_ends_and_a_byte_order_mark_change_nothing(
     run_command, tiny_run, decode, tmp_path
 ):
@@ -52,6 +53,7 @@ def test_line_ends_and_a_byte_order_mark_change_nothing(
         assert run_command("decoder", *flags)[1].splitlines() == expected
 
 
+@pytest.mark.slow
 def test_notes_on_truncated_lines_are_in_order_and_limited(decode):
     lines = ["1", *("2 " * length for length in (300, 500, 400, 600, 350))]
     code, out, err = decode(lines, "--batch_size=2")
@@ -109,6 +111,7 @@ def test_json_is_one_object_a_line(decode):
     assert [line.count("\t") <= 1 for line in out] == [True, True]
 
 
+@pytest.mark.slow
 def test_each_json_request_has_one_line_of_output(decode):
     _, plain, _ = decode(["1 2", "3"])
     requests = [
@@ -131,6 +134,7 @@ def test_each_json_request_has_one_line_of_output(decode):
     assert "line 2: " in err
 
 
+@pytest.mark.slow
 def test_pairs_are_scored_as_text_and_as_json(decode):
     code, out, _ = decode(PAIRS, "--score")
     assert (code, len(out)) == (0, 4) and all(float(x) < 0 for x in out)
@@ -215,6 +219,7 @@ def test_requests_have_their_own_options(decode):
     assert code == 1 and "1 request(s)" in err
 
 
+@pytest.mark.slow
 def test_the_sentences_of_a_line_give_one_line(decode):
     flags = ["--format=json"]
     lines = ["1 2. 3 4.", "", "5"]
@@ -230,6 +235,7 @@ def test_the_sentences_of_a_line_give_one_line(decode):
     ]
 
 
+@pytest.mark.slow
 def test_interactive_lines_are_translated_until_the_end(
     run_command, tiny_run, monkeypatch
 ):
@@ -376,6 +382,7 @@ def test_the_same_command_resumes_after_the_last_complete_line(
     assert {path.name for path in tmp_path.iterdir()} == {"in", "out"}
 
 
+@pytest.mark.slow
 def test_a_command_with_other_options_does_not_resume(
     run_command, run_until, file_to_file, tmp_path
 ):

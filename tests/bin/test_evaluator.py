@@ -31,6 +31,7 @@ def test_report_has_cased_and_lowercase_scores(evaluate, run_command, tiny_run):
     assert out.startswith("bleu ") and "\n  signature: " in out
 
 
+@pytest.mark.slow
 def test_a_report_is_saved_for_exports_of_these_weights(evaluate, run_copy):
     from t2t_lite.training import checkpoints
     from t2t_lite.training.model_card import scores_of

@@ -159,6 +159,7 @@ def test_the_client_accepts_a_version_or_a_folder_of_them(
         assert "\n" not in message + out
 
 
+@pytest.mark.slow
 def test_a_keras_hub_preset_generates_the_greedy_translation(
     run_command, decode, tiny_run, tmp_path
 ):

@@ -123,6 +123,7 @@ def test_an_unconstrained_parser_is_not_exported(run_command, run, tmp_path):
     assert code == 2 and "--constrained=true" in err
 
 
+@pytest.mark.slow
 def test_dry_run_of_the_whole_treebank_needs_only_the_files(
     run_command, tmp_path
 ):
@@ -143,6 +144,7 @@ def test_dry_run_of_the_whole_treebank_needs_only_the_files(
     assert "peak memory" in out and "FLOPs per update" in out
 
 
+@pytest.mark.slow
 def test_tokenize_splits_raw_text_into_treebank_words(decode, run):
     flags = [run, "--tokenize", "--format=json"]
     code, out, err = decode(["It isn't (yet) a dog.", ""], *flags)

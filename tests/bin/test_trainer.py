@@ -52,6 +52,7 @@ def test_the_same_command_resumes_a_run_until_it_is_complete(
     assert [each["step"] for each in losses] == [1, 4, 6]
 
 
+@pytest.mark.slow
 def test_a_run_resumes_with_its_own_seed(run_command, tiny_flags, tmp_path):
     run = f"--output_dir={tmp_path}"
     flags = [*tiny_flags, run, "--seed=7", "--train_steps=1"]
@@ -83,6 +84,7 @@ def test_dry_run_reports_sizes_and_costs_and_saves_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_dry_run_without_data_reports_what_is_missing(run_command, tmp_path):
     raw = tmp_path / "raw"
     raw.mkdir()

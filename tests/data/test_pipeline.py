@@ -354,6 +354,7 @@ def test_the_error_for_other_unreadable_data_names_the_folder(tmp_path):
             raise tf.errors.DataLossError(None, None, "corrupted record at 0")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not MULTI30K.is_dir(), reason=f"needs the Multi30k files in {MULTI30K}"
 )

@@ -255,6 +255,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     assert many < 1.3 * few
 
 
+@pytest.mark.slow
 def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
     monkeypatch.setattr(encode, "CHUNK_PAIRS", 4)
     monkeypatch.setattr(encode, "MIN_CHUNKS_FOR_POOL", 2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.params import slow
 from support.random_translator import random_model, random_sentences
 from support.rounding import assert_scores_close
 from t2t_lite.decoding.background_jit import MIN_REQUESTS, BackgroundJit
@@ -50,8 +51,7 @@ SLOW = [
 
 @pytest.mark.parametrize(
     ("settings", "options"),
-    [({"beam_size": 3}, {})]
-    + [pytest.param(*each, marks=pytest.mark.slow) for each in SLOW],
+    [({"beam_size": 3}, {})] + [slow(*each) for each in SLOW],
     ids=str,
 )
 def test_a_compiled_search_gives_the_same_results(encoder, settings, options):

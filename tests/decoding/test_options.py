@@ -92,6 +92,7 @@ def test_a_line_and_its_seed_determine_the_samples(make):
     )
 
 
+@pytest.mark.slow
 def test_a_sample_has_the_score_of_its_pair(make):
     translator = make(sample=True, temperature=0.8, top_k=20, top_p=0.9)
     lines = LINES[:4]
@@ -104,6 +105,7 @@ def test_a_sample_has_the_score_of_its_pair(make):
             assert each.score == pytest.approx(score, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_padding_is_never_drawn(make):
     translator = make(sample=True, temperature=1e3)  # nearly uniform
     results = search(translator, LINES[:8], 50)
@@ -134,6 +136,7 @@ def test_a_translation_begins_with_its_prefix(make, encoder):
     assert compared
 
 
+@pytest.mark.slow
 def test_constraints_appear_and_avoided_words_do_not(make):
     translator = make(beam_size=8, extra_decode_length=12)
     plain = search(translator, LINES[3:4], 8)
@@ -151,6 +154,7 @@ def test_constraints_appear_and_avoided_words_do_not(make):
             assert not best.facts
 
 
+@pytest.mark.slow
 def test_bad_phrases_of_the_settings_are_avoided(make):
     (plain,) = search(make(), LINES[:1])
     word = plain[0].text.split()[0]
@@ -158,6 +162,7 @@ def test_bad_phrases_of_the_settings_are_avoided(make):
     assert word not in other[0].text.split()
 
 
+@pytest.mark.slow
 def test_violated_constraints_are_reported(make):
     notes = {}
     lines = [Request(LINES[0], constraints=("eins zwei drei vier " * 8,)), ""]
@@ -188,6 +193,7 @@ def test_suppressed_pieces_never_appear(make, encoder):
         make(suppress_tokens="▁eisn")
 
 
+@pytest.mark.slow
 def test_an_ensemble_averages_probabilities(make, encoder, model):
     other = random_model(encoder.vocab_size, seed=2)
     features = {

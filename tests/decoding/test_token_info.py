@@ -23,6 +23,7 @@ def translator(encoder):
     return random_translator.random_translator(encoder, layers=2)
 
 
+@pytest.mark.slow
 def test_details_add_fields_and_change_nothing_else(translator):
     details = TokenDetails(translator, token_scores=True, alignment="words")
     plain = translate_lines(translator, LINES, num_hypotheses=2)

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 import t2t_lite
 from support.pairs import score_pairs
+from support.params import slow
 from support.random_translator import WORDS, random_sentences
 from support.rounding import approx_score, assert_scores_close
 from t2t_lite.decoding.batching import Batching
@@ -62,6 +63,7 @@ KINDS = {
         "target_space_embedding": True,
     },
 }
+FAST = "pre-norm, sines first", "relative positions"
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,13 @@ def make_translator(encoders, **hparams):
     )
 
 
-@pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        kind if name in FAST else slow(kind) for name, kind in KINDS.items()
+    ],
+    ids=KINDS,
+)
 def pair(request, encoders):
     """The same translator in our engine and in CTranslate2."""
     translator = make_translator(encoders, **request.param)
@@ -298,6 +306,7 @@ def test_constrained_search_is_rejected(translator, tmp_path):
     assert found == wanted
 
 
+@pytest.mark.slow
 def test_moved_export_translates_like_its_run(translator, tmp_path):
     made = export_to_engine(translator, tmp_path / "made", "ctranslate2")
     assert made == tmp_path / "made" / "1"

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from support.params import slow
 from support.rounding import requires_bfloat16
 from t2t_lite.model.transformer import Transformer
 from t2t_lite.ops import for_xla
@@ -82,15 +83,15 @@ def check_reordered_beams(model, beam_size, length, in_graph, atol=1e-5):
 @pytest.mark.parametrize(
     ("beam_size", "options", "in_graph"),
     [
-        (1, {}, True),
-        (4, {}, False),
         (4, {"key_depth": 3, "value_depth": 7}, True),
-        (4, {"attention_window": 21}, True),
         (4, {"attention_score": "dot", "max_relative_position": 5}, False),
-        (4, {"attention_score": "additive", "key_depth": 3}, True),
-        (1, {"max_relative_position": 5}, True),
-        (4, {"max_relative_position": 40, "value_depth": 7}, True),
-        pytest.param(21, {"key_depth": 3}, True, marks=pytest.mark.slow),
+        slow(1, {}, True),
+        slow(4, {}, False),
+        slow(4, {"attention_window": 21}, True),
+        slow(4, {"attention_score": "additive", "key_depth": 3}, True),
+        slow(1, {"max_relative_position": 5}, True),
+        slow(4, {"max_relative_position": 40, "value_depth": 7}, True),
+        slow(21, {"key_depth": 3}, True),
     ],
 )
 def test_growing_cache_equals_full_passes(beam_size, options, in_graph):

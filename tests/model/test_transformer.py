@@ -337,6 +337,7 @@ def test_gradient_checkpointing_keeps_the_loss_and_gradients(changes):
     assert loss_and_gradients(model, batch, seed=(1, 3))[0] != loss
 
 
+@pytest.mark.slow
 def test_gradient_checkpointing_reduces_memory():
     model = small_model(num_hidden_layers=3, filter_size=1024)
     batch = {

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from support.params import slow
 from support.places import ROOT
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.errors import UsageError
@@ -71,7 +72,7 @@ def write(folder, split, rows):
     return str(path)
 
 
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("streamed", [False, slow(True)])
 def test_the_splits_of_a_dataset_are_read(read, tmp_path, streamed):
     files, options = [], []
     counts = {"train": 3, "validation": 2, "test": 1}
@@ -116,6 +117,7 @@ def test_a_configuration_has_two_directions(read, tmp_path):
     assert f"{tmp_path}/none" in found[5]
 
 
+@pytest.mark.slow
 def test_without_validation_and_test_splits_pairs_are_held_out(read, tmp_path):
     rows = [{"source": f"a {i}", "target": f"b {i}"} for i in range(10)]
     write(tmp_path / "own", "train", rows)

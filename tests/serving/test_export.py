@@ -169,11 +169,13 @@ def test_export_with_wrong_weights_is_rejected_and_the_old_one_stays(
     assert old.read_text() == "old"
 
 
+@pytest.mark.slow
 def test_failed_verification_is_one_clear_error(tmp_path):
     with pytest.raises(T2TLiteError, match="without t2t-lite.*SavedModel"):
         verify.verify(tmp_path, {}, [], "float32")
 
 
+@pytest.mark.slow
 def test_the_verifying_process_cannot_import_this_package(tmp_path):
     (tmp_path / "requests.json").write_text("[]")
     tf.saved_model.save(tf.Module(), str(tmp_path / "saved"))
@@ -211,6 +213,7 @@ def test_export_contains_its_description(translator, exported):
     assert about["search"]["beam_size"] == 3
 
 
+@pytest.mark.slow
 def test_warmup_covers_each_signature_at_several_lengths(
     translator, exported, served
 ):

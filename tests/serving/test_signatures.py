@@ -174,6 +174,7 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
                 assert np.isfinite(value.numpy()).all()
 
 
+@pytest.mark.slow
 def test_shorter_max_length_truncates_like_the_decoder(translator):
     module = build_module(translator, max_length=3)
     found = module.answers["serving_default"](tf.constant(SOURCES))

@@ -9,6 +9,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
+from support.params import slow
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, UNK_ID, clean_utf8
 from t2t_lite.tokenizers.sentencepiece import ESCAPE, SentencePieceTokenizer
@@ -173,7 +174,7 @@ def test_an_empty_corpus_is_refused(tmp_path, lines):
     ("size", "bound"),
     [
         (5000, "at most"),
-        pytest.param(10**20, "at most", marks=pytest.mark.slow),
+        slow(10**20, "at most"),
         (0, "at least"),
         (100, "at least"),
     ],

@@ -73,6 +73,7 @@ def test_wordpieces_cover_words_of_the_original_text(folder):
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=30)  # slow
 @given(text=TEXTS)
 def test_pieces_cover_all_words_in_order(sentencepiece, subwords, text):

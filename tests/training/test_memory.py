@@ -21,6 +21,7 @@ class _Large(ToyModel):
         return loss + tf.cond(large, allocate, lambda: 0.0), tokens
 
 
+@pytest.mark.slow
 def test_too_large_batch_is_refused_and_smaller_ones_fit(tmp_path):
     # The largest micro-batch has 4 rows of 16 tokens, then 1 row.
     sizes = {"make_model": _Large, "batch_tokens": 192, "max_length": 16}

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import t2t_lite
+from support.params import slow
 from support.registries import keep_apart
 from support.words import HPARAMS, create_run
 from t2t_lite import plugins, registry
@@ -212,7 +213,7 @@ def run_of_user(tmp_path, monkeypatch, forget_plugins):
     return _UserRun(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("name", ["usr_bits", "usr_bits_rev"])
+@pytest.mark.parametrize("name", [slow("usr_bits"), "usr_bits_rev"])
 def test_decoding_with_a_plain_problem_runs_no_user_code(run_of_user, name):
     folder = run_of_user.train(name=name).folder
     run = Run.open(folder, to_decode=True)
@@ -225,7 +226,7 @@ def test_decoding_with_a_plain_problem_runs_no_user_code(run_of_user, name):
     assert run.problem.vocabulary_files() == shared.problem.vocabulary_files()
 
 
-@pytest.mark.parametrize("code", [CODE, CODE + COMPLETE])
+@pytest.mark.parametrize("code", [slow(CODE), CODE + COMPLETE])
 def test_code_named_by_a_run_is_never_run(run_of_user, run_command, code):
     """Each command runs without the code or requires --usr_dir."""
     run = run_of_user.train(code)

@@ -232,6 +232,7 @@ def test_texts_of_a_split_equal_the_samples_of_the_problem(create, problem):
     assert run.data.texts("dev", 3) == (sources[:3], references[:3])
 
 
+@pytest.mark.slow
 def test_dev_loss_is_per_real_target_token(create):
     run = create()
     model = run.model()

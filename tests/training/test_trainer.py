@@ -36,6 +36,7 @@ def _five_updates(folder, replicas, **changes):
     return {name: v.numpy() for name, v in tensors.items()}
 
 
+@pytest.mark.slow
 def test_packed_updates_on_replicas_equal_unpacked_updates(tmp_path):
     one = _five_updates(tmp_path, 1)
     packed = _five_updates(tmp_path, 2, packing=True)
@@ -211,6 +212,7 @@ class _Overflowing(ToyModel):
         return loss + tf.math.log(loss * 0.0), tokens
 
 
+@pytest.mark.slow
 @pytest.mark.own_process("TensorFlow continues to check all operations")
 def test_check_numerics_names_the_operation_of_the_first_infinity(tmp_path):
     run = TinyRun(tmp_path, make_model=_Overflowing)
@@ -317,6 +319,7 @@ def test_full_disk_ends_training_and_keeps_checkpoints(tmp_path):
     assert [record["step"] for record in metrics(run)][-3:] == [3, 4, 4]
 
 
+@pytest.mark.slow
 @requires_bfloat16
 def test_bfloat16_trains_float32_weights(tmp_path):
     run = TinyRun(tmp_path, make_model=Transformer, precision="bfloat16")

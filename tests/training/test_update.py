@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from support.params import slow
 from support.tiny_run import VOCAB_SIZE, ToyModel, batch, packed, tiny_hparams
 from support.tiny_training import require_same
 from t2t_lite.model.transformer import Transformer
@@ -155,9 +156,7 @@ def _transformer_after(replicas, **options):
     return _all_variables(model, updater), stats
 
 
-@pytest.mark.parametrize(
-    "replicas", [1, pytest.param(2, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("replicas", [1, slow(2)])
 def test_gradient_checkpointing_gives_the_same_updates(replicas):
     ours, stats = _transformer_after(replicas, gradient_checkpointing=True)
     theirs, other_stats = _transformer_after(1)
@@ -175,7 +174,7 @@ def _rows(count, width=5):
 
 
 @pytest.mark.parametrize(
-    ("rows", "packing"), [(1, False), (5, False), (4, True)]
+    ("rows", "packing"), [slow(1, False), slow(5, False), (4, True)]
 )
 def test_slices_of_a_pass_sum_to_the_whole_pass(monkeypatch, rows, packing):
     features = _rows(rows)

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from support.params import slow
 from t2t_lite import validators
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
@@ -205,7 +206,7 @@ def test_a_closed_output_pipe_is_not_an_error():
     ("closed", "word"),
     [
         (">&-", "stdout"),
-        pytest.param("<&-", "stdin", marks=pytest.mark.slow),
+        slow("<&-", "stdin"),
         ("2>&-", ""),
     ],
 )

@@ -38,6 +38,7 @@ def test_command_serves_until_sigterm(tmp_path):
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 @pytest.mark.own_process
 def test_a_signal_while_a_model_loads_stops_the_server(
     tmp_path, monkeypatch, capsys
