@@ -1,48 +1,54 @@
 """Background compilation of the search for single texts.
 
-XLA's search is faster for one text but takes seconds to compile. So texts use
-the search that is not compiled until XLA has compiled their shape.
+XLA's search takes seconds to compile. So texts use the search that is not
+compiled until XLA has compiled their shape and is faster.
 """
 
 import collections
+import functools
+import timeit
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 # Requests of a shape before it is compiled, so that a single request does not
 # use the processor for a compilation.
 MIN_REQUESTS = 3
 
 
-class BackgroundJit(Generic[T]):
+class BackgroundJit:
     """Compiles a function for the shapes that are requested repeatedly.
 
     Args:
-      compiled: the function. Its first call with a shape compiles it.
+      plain: the function.
+      compiled: the same function. Its first call with a shape compiles it.
     """
 
-    def __init__(self, compiled: Callable[..., T]):
-        self._compiled = compiled
+    def __init__(self, plain: Callable, compiled: Callable):
+        self._plain, self._compiled = plain, compiled
         self._requests: collections.Counter[Hashable] = collections.Counter()
-        self._compilations: dict[Hashable, Future[T]] = {}
+        self._fastest: dict[Hashable, Future[Callable]] = {}
         self._thread = ThreadPoolExecutor(1, "background-jit")
 
-    def find(self, shape: Hashable, *args: Any) -> Callable[..., T] | None:
-        """Return the function if the shape is compiled, else None.
+    def call(self, shape: Hashable, *args: Any) -> Any:
+        """Call the function, compiled if its shape is ready and then faster.
 
-        `args` are arguments of this shape, with which it is compiled. An error
-        of the compilation is raised by the first call after it.
+        An error of the compilation is raised by the first call after it.
         """
         self._requests[shape] += 1
-        if self._requests[shape] < MIN_REQUESTS:
-            return None
-        if shape not in self._compilations:
-            compilation = self._thread.submit(self._compiled, *args)
-            self._compilations[shape] = compilation
-        compilation = self._compilations[shape]
-        if not compilation.done():
-            return None
-        compilation.result()
-        return self._compiled
+        fastest = self._fastest.get(shape)
+        if fastest is None and self._requests[shape] >= MIN_REQUESTS:
+            self._fastest[shape] = self._thread.submit(self._select, *args)
+        if fastest is None or not fastest.done():
+            return self._plain(*args)
+        return fastest.result()(*args)
+
+    def _select(self, *args: Any) -> Callable:
+        """Compile the function for the arguments; return the faster one."""
+        self._compiled(*args)
+
+        def seconds(function):
+            call = functools.partial(function, *args)
+            return min(timeit.repeat(call, number=1, repeat=2))
+
+        return min(self._plain, self._compiled, key=seconds)

@@ -101,7 +101,9 @@ def translate_lines(
     Raises:
       T2TLiteError: the model's scores are not finite.
     """
-    replicas, note = translator, note or _log_note
+    log = logging.getLogger("t2t_lite")
+    note = note or functools.partial(log.warning, "line %d: %s")
+    replicas = translator
     if not isinstance(replicas, Sequence):
         replicas = [Replica(replicas)]
     engine = replicas[0].translator
@@ -149,7 +151,10 @@ def translate_lines(
                 hypotheses = list(best.values())[:num_hypotheses]
             if rerank:
                 hypotheses = _rerank(hypotheses)
-            _note_violations(line, hypotheses, note)
+            facts = hypotheses[0].facts if hypotheses else {}
+            for name, message in _VIOLATIONS.items():
+                if name in facts:
+                    note(line, message.format(", ".join(facts[name])))
             result = dataclasses.replace(result, hypotheses=hypotheses)
         yield result
 
@@ -171,17 +176,6 @@ def _rerank(hypotheses):
     return [
         dataclasses.replace(hypotheses[k], utility=utilities[k]) for k in order
     ]
-
-
-def _note_violations(line, hypotheses, note):
-    for name, message in _VIOLATIONS.items():
-        for each in hypotheses[:1]:
-            if texts := each.facts.get(name):
-                note(line, message.format(", ".join(texts)))
-
-
-def _log_note(number, message):
-    logging.getLogger("t2t_lite").warning("line %d: %s", number, message)
 
 
 def _prepare_item(line, tags, engine, split):

@@ -139,7 +139,10 @@ class Translator(tf.Module):
                 constraint=constraint,
                 jit=True,
             )
-            self._background_jit = BackgroundJit(compiling.translate)
+            self._background_jit = BackgroundJit(
+                lambda texts, count: self.graph(count)(texts),
+                compiling.translate,
+            )
             self._width = tf.function(
                 lambda texts: tf.shape(encode_sources(self, texts)[0])[1],
                 input_signature=[tf.TensorSpec([1], tf.string)],
@@ -189,11 +192,8 @@ class Translator(tf.Module):
         names = tuple(name for name in REQUEST_OPTIONS if name in options)
         if self._background_jit and not names and texts.shape[0] == 1:
             width = compiled_width(int(self._width(texts)))
-            compiled_translate = self._background_jit.find(
-                (width, num_hypotheses), texts, num_hypotheses
-            )
-            if compiled_translate:
-                return compiled_translate(texts, num_hypotheses)
+            shape = width, num_hypotheses
+            return self._background_jit.call(shape, texts, num_hypotheses)
         graph = self.graph(num_hypotheses, names)
         return graph(texts, *(options[name] for name in names))
 

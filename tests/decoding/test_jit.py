@@ -1,6 +1,7 @@
 """Searches compiled with XLA give the same results."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -91,36 +92,58 @@ def test_request_options_that_cannot_be_compiled_are_refused(encoder, model):
         translator.translate(tf.constant(["haus"]), options=options)
 
 
+def call_until(background, wanted, *args):
+    """Call the function until it returns `wanted`."""
+    deadline = time.monotonic() + 60
+    while background.call(*args) != wanted:
+        assert time.monotonic() < deadline
+
+
 def test_a_shape_is_compiled_in_the_background_after_a_few_requests():
-    compiling, may_end, ended = (threading.Event() for _ in range(3))
+    compiling, may_end = threading.Event(), threading.Event()
 
     def compiled(number):
         compiling.set()
         may_end.wait()
-        ended.set()
-        return number + 1
+        return "compiled", number
 
-    background = BackgroundJit(compiled)
+    def plain(number):
+        if may_end.is_set():
+            time.sleep(0.1)
+        return "plain", number
+
+    background = BackgroundJit(plain, compiled)
     for _ in range(MIN_REQUESTS - 1):
-        assert background.find("small", 1) is None
-    assert background.find("large", 1) is None
+        assert background.call("small", 1) == ("plain", 1)
+    assert background.call("large", 2) == ("plain", 2)
     assert not compiling.is_set()
-    assert background.find("small", 1) is None
+    assert background.call("small", 1) == ("plain", 1)
     assert compiling.wait(timeout=60)
-    assert background.find("small", 1) is None  # while it is compiled
+    assert background.call("small", 1) == ("plain", 1)  # while it is compiled
     may_end.set()
-    assert ended.wait(timeout=60)
-    while (found := background.find("small", 1)) is None:
-        pass
-    assert found(3) == 4
-    assert background.find("large", 1) is None
+    call_until(background, ("compiled", 3), "small", 3)
+    assert background.call("large", 2) == ("plain", 2)
+
+
+def test_a_slower_compiled_function_is_not_used():
+    calls = []
+
+    def compiled():
+        time.sleep(0.1)
+        calls.append("compiled")
+        return "compiled"
+
+    background = BackgroundJit(lambda: "plain", compiled)
+    while len(calls) < 3:
+        assert background.call("small") == "plain"
+    time.sleep(0.1)  # until the faster one is selected
+    assert background.call("small") == "plain"
 
 
 def test_an_error_of_a_background_compilation_is_raised():
-    background = BackgroundJit(lambda: 1 / 0)
+    background = BackgroundJit(lambda: None, lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        while True:
-            background.find("small")
+        call_until(background, "a result", "small")
 
 
 @pytest.mark.slow
