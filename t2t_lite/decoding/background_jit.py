@@ -1,7 +1,7 @@
 """Background compilation of the search for single texts.
 
-XLA's search takes seconds to compile. So texts use the search that is not
-compiled until XLA has compiled their shape and is faster.
+XLA's search takes seconds to compile. So a text uses the plain search until
+XLA has compiled its shape, and then the faster of the two.
 """
 
 import collections
@@ -20,8 +20,8 @@ class BackgroundJit:
     """Compiles a function for the shapes that are requested repeatedly.
 
     Args:
-      plain: the function.
-      compiled: the same function. Its first call with a shape compiles it.
+      plain: the function without compilation.
+      compiled: the same function; its first call with a shape compiles it.
     """
 
     def __init__(self, plain: Callable, compiled: Callable):
@@ -31,7 +31,7 @@ class BackgroundJit:
         self._thread = ThreadPoolExecutor(1, "background-jit")
 
     def call(self, shape: Hashable, *args: Any) -> Any:
-        """Call the function, compiled if its shape is ready and then faster.
+        """Call the compiled function if it is ready and faster, else the other.
 
         An error of the compilation is raised by the first call after it.
         """
@@ -47,8 +47,8 @@ class BackgroundJit:
         """Compile the function for the arguments; return the faster one."""
         self._compiled(*args)
 
-        def seconds(function):
+        def measure(function):
             call = functools.partial(function, *args)
             return min(timeit.repeat(call, number=1, repeat=2))
 
-        return min(self._plain, self._compiled, key=seconds)
+        return min(self._plain, self._compiled, key=measure)
