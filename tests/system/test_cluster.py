@@ -201,7 +201,7 @@ def test_lost_worker_is_named_by_the_others_which_exit(start, number, lost):
         began = time.monotonic()
         others = {0, 1, 2} - {lost}
         assert [workers.processes[n].wait(60) for n in others] == [1, 1]
-        seconds = time.monotonic() - began  # see docs/clusters.md
+        seconds = time.monotonic() - began  # quoted in docs/clusters.md
         print(f"{number.name} to worker {lost}: {seconds:.1f} s")
         for other in others:
             assert workers.addresses[lost] in workers.last_lines()[other]
