@@ -25,7 +25,6 @@ DECODING = {
     "filter_size": 2048,
     "num_heads": 8,
     "num_hidden_layers": 6,
-    "rows": 64,
     "length": 30,
 }
 
@@ -102,6 +101,7 @@ def main():
     parser.add_argument("--before", required=True, type=Path)
     parser.add_argument("--sizes", default="d128,d256,base")
     parser.add_argument("--beams", default="4,1")
+    parser.add_argument("--rows", type=int, default=64, help="sentences")
     parser.add_argument(
         "--corpus",
         type=Path,
@@ -125,7 +125,7 @@ def main():
             f"decoding at base, beam {beam}",
             before,
             "decode_t2t_lite.py",
-            [DECODING, int(beam)],
+            [DECODING | {"rows": flags.rows}, int(beam)],
             flags.rounds,
         )
     if flags.corpus:

@@ -17,7 +17,6 @@ from t2t_lite.ops import (
     dense,
     reshape,
     shape_list,
-    softmax,
     unflatten_rows,
 )
 
@@ -137,12 +136,13 @@ class MultiHeadAttention(keras.layers.Layer):
                 query, keys, values, segments, self.radius, self.causal, drop
             )
         else:
-            weights = drop(self._weights(query, keys, bias))
+            distances = self._distances(x, bias)
+            weights = drop(self._weights(query, keys, bias, distances))
             weights = ops.cast(weights, values.dtype)
             context = batch_matmul(weights, values)  # [B, H, T, d_v]
-            if self.max_relative_position is not None:
+            if distances is not None:
                 context = context + relative.relative_values(
-                    weights, self.relative_values, self._distances(x, bias)
+                    weights, self.relative_values, distances
                 )
         context = merge_heads(context)
         rows = dense(context, self.output_kernel, self.output_bias)
@@ -158,25 +158,26 @@ class MultiHeadAttention(keras.layers.Layer):
         """Return the attention weights of a call, float32 [B, H, T, S]."""
         query, keys, _ = self._project(x, memory)
         if self.radius is not None:
-            length = ops.shape(x)[1]
+            length = shape_list(x)[1]
             mask = ops.logical_and(
                 band_mask(length, length, self.radius, self.causal),
                 segment_mask(segments, segments),
             )
             bias = attention_scores_bias(mask)
-        return self._weights(query, keys, bias)
+        return self._weights(query, keys, bias, self._distances(x, bias))
 
-    def _weights(self, query, keys, bias):
-        if self.max_relative_position is not None:
-            scores = relative.relative_scores(
-                query, self.relative_keys, self._distances(query, bias)
-            )
+    def _weights(self, query, keys, bias, distances):
+        if distances is not None:
+            table = self.relative_keys
+            scores = relative.relative_scores(query, table, distances)
             bias = ops.cast(bias, "float32") + ops.cast(scores, "float32")
         return softmax_weights(query, keys, bias, self.score_vectors)
 
     def _distances(self, x, bias):
+        if self.max_relative_position is None:
+            return None
         rows = self.relative_keys.shape[0]
-        return relative.distance_matrices(ops.shape(bias)[-1], rows, x.dtype)
+        return relative.distance_matrices(shape_list(bias)[-1], rows, x.dtype)
 
     def _project(self, x, memory):
         """Return `scaled` queries, keys and values, each [B, H, T or S, d]."""
@@ -243,7 +244,7 @@ def softmax_weights(
         scores = ops.matmul(hidden, vectors)[..., 0]
     # In float32: a bfloat16 softmax over long sources does not sum to 1.
     scores = ops.cast(scores, "float32") + ops.cast(bias, "float32")
-    return softmax(scores)
+    return ops.softmax(scores, axis=-1)
 
 
 def merge_heads(context: Tensor) -> Tensor:

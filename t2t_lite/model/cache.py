@@ -28,6 +28,9 @@ from t2t_lite.ops import (
     dense,
     gather_rows,
     new_buffer,
+    reshape_like,
+    shape_list,
+    take_rows,
     uses_tf_cpu,
     write_rows,
 )
@@ -133,7 +136,7 @@ class DecoderCache:
         """
         attention, dtype = layers[0].self_attention, memory.dtype
         length = _GROWTH if uses_tf_cpu() else max_length
-        batch = ops.shape(memory)[0]
+        batch = shape_list(memory)[0]
         table = new_buffer((batch, beam_size, length), "int32", 2)
         tensors = {
             "ancestry": table + _NO_SLOT,
@@ -162,7 +165,7 @@ class DecoderCache:
         attention = layer.self_attention
         if uses_tf_cpu():
             tensors = _grow(tensors, index)
-        batch, beam_size, length = ops.shape(tensors["ancestry"])
+        batch, beam_size, length = shape_list(tensors["ancestry"])
         slots = ops.arange(beam_size, dtype="int32")
         positions = ops.arange(length, dtype="int32")
         ancestry = ops.where(
@@ -196,7 +199,7 @@ class DecoderCache:
     @staticmethod
     def select(tensors: Tensors, rows: Tensor) -> Tensors:
         """Return the tensors of the sentences `rows`, int32 [M], only."""
-        return {n: ops.take(x, rows, axis=0) for n, x in tensors.items()}
+        return {n: take_rows(x, rows) for n, x in tensors.items()}
 
     def attend_self(self, layer: int, x: Tensor) -> Tensor:
         """Return the self-attention of a layer in this step: [B * K, D]."""
@@ -208,15 +211,15 @@ class DecoderCache:
         keys, values = map(self._append, names, new)
         bias = self._bias
         if distances is not None:
-            table = ops.take(weights["relative_keys"], distances, axis=0)
-            scores = ops.matmul(query, ops.transpose(table))
+            table = take_rows(weights["relative_keys"], distances)
+            scores = ops.einsum("bhkd,sd->bhks", query, table)
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
         shares = softmax_weights(query, keys, bias, weights.get("self_vectors"))
         shares = ops.cast(shares, values.dtype)
         context = batch_matmul(shares, values)  # [B, H, K, d_v]
         if distances is not None:
-            table = ops.take(weights["relative_values"], distances, axis=0)
-            context = context + ops.matmul(shares, table)
+            table = take_rows(weights["relative_values"], distances)
+            context = context + ops.einsum("bhks,sd->bhkd", shares, table)
         output, bias = weights["self_output"], weights.get("self_output_bias")
         return dense(merge_heads(context), output, bias)
 
@@ -250,21 +253,18 @@ class DecoderCache:
 
     def _split(self, rows, depths):
         """[B * K, H * sum(depths)] -> [B, H, K, d] for each depth."""
-        batch, beam_size, _ = ops.shape(self.tensors["ancestry"])
+        beam_size = self.tensors["ancestry"].shape[1]
         heads = self.tensors["keys_0"].shape[1]
-        return split_heads(rows, (batch, beam_size), heads, depths)
+        return split_heads(rows, (-1, beam_size), heads, depths)
 
     def _append(self, name, new):
         """Write [B, H, K, d] into a cached tensor, in place if possible."""
         cached = self.tensors[name]
         # The K slots of a position lie side by side: one row [K * d].
         size = new.shape[2] * new.shape[3]
-        written = write_rows(
-            ops.reshape(cached, (-1, size)),
-            self._rows,
-            ops.reshape(new, (-1, size)),
-        )
-        self.tensors[name] = ops.reshape(written, ops.shape(cached))
+        flat, new = (ops.reshape(x, (-1, size)) for x in (cached, new))
+        written = write_rows(flat, self._rows, new)
+        self.tensors[name] = reshape_like(written, cached)
         return self.tensors[name]
 
 
@@ -282,6 +282,6 @@ def _grow(tensors, index):
         pairs = zip(kept, added, strict=True)
         return [ops.concatenate(pair, axis=2) for pair in pairs]
 
-    is_full = ops.equal(index, ops.shape(ancestry)[2])
+    is_full = ops.equal(index, shape_list(ancestry)[2])
     values = ops.cond(is_full, grow, lambda: kept)
     return {**tensors, **dict(zip(["ancestry", *names], values, strict=True))}

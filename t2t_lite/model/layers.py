@@ -17,6 +17,8 @@ from t2t_lite.ops import (
     dropout,
     dropped_steps,
     layer_norm,
+    shape_list,
+    take_rows,
     unflatten_rows,
 )
 
@@ -132,7 +134,7 @@ class TokenEmbedding(keras.layers.Layer):
 
     def call(self, ids: Tensor) -> Tensor:
         """Int [B, T] -> float [B, T, D]."""
-        vectors = ops.take(self.table, ids, axis=0)
+        vectors = take_rows(self.table, ids)
         vectors = ops.cast(vectors, self.compute_dtype)
         if self.embeds_padding:
             return vectors * self.scale
@@ -214,9 +216,9 @@ class _Positions(keras.layers.Layer):
           start: position of the first token, an int or an int32 scalar.
           positions: int [B, T] below T, positions of tokens in packed rows.
         """
-        vectors = self._vectors(start + ops.arange(ops.shape(x)[1]), x)
+        vectors = self._vectors(start + ops.arange(shape_list(x)[1]), x)
         if positions is not None:
-            vectors = ops.take(vectors, positions, axis=0)  # -> [B, T, D]
+            vectors = take_rows(vectors, positions)  # -> [B, T, D]
         return ops.cast(ops.cast(x, "float32") + vectors, x.dtype)
 
     def _vectors(self, positions, x):
@@ -260,7 +262,7 @@ class LearnedPositions(_Positions):
 
     def _vectors(self, positions, x):
         rows = ops.minimum(positions, self.max_length - 1)
-        vectors = ops.cast(ops.take(self.table, rows, axis=0), "float32")
+        vectors = ops.cast(take_rows(self.table, rows), "float32")
         return ops.where(ops.equal(rows, positions)[:, None], vectors, 0.0)
 
 

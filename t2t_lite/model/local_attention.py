@@ -11,7 +11,7 @@ from collections.abc import Callable
 from keras import ops
 
 from t2t_lite.model.masks import attention_scores_bias, band_mask
-from t2t_lite.ops import Tensor
+from t2t_lite.ops import Tensor, shape_list
 
 # In smaller blocks the overhead exceeds the arithmetic.
 _MIN_BLOCK = 32
@@ -37,7 +37,7 @@ def local_attention(
       causal: hide the positions after the query.
       drop: dropout of the attention weights.
     """
-    length = ops.shape(query)[2]
+    length = shape_list(query)[2]
     block = max(radius, _MIN_BLOCK)
     count = (length + block - 1) // block  # N blocks
     width = 2 if causal else 3  # blocks visible to a query
@@ -46,7 +46,7 @@ def local_attention(
         """[B, h, T, d] -> [B, h, N, width * L, d], `width` adjacent blocks."""
         padding = (width > 1) * block, (count + (width > 2)) * block - length
         x = ops.pad(x, ((0, 0), (0, 0), padding, (0, 0)), constant_values=fill)
-        batch, heads, size, depth = ops.shape(x)
+        batch, heads, size, depth = shape_list(x)
         # [B, h, T', d] -> [B, h, T' / L, L, d]
         x = ops.reshape(x, (batch, heads, size // block, block, depth))
         return ops.concatenate(
@@ -66,6 +66,6 @@ def local_attention(
     weights = ops.cast(drop(ops.softmax(scores, axis=-1)), values.dtype)
     context = ops.matmul(weights, blocks(values, width))
     # [B, H, N, L, d_v] -> [B, H, N * L, d_v] -> [B, H, T, d_v]
-    batch, heads, _, _, depth = ops.shape(context)
+    batch, heads, _, _, depth = shape_list(context)
     context = ops.reshape(context, (batch, heads, count * block, depth))
     return context[:, :, :length]

@@ -7,7 +7,7 @@ the table, [T, 2k + 1], to the keys, so no array of [T, T, d] is needed.
 
 from keras import ops
 
-from t2t_lite.ops import Tensor, dense, reshape, unflatten_rows
+from t2t_lite.ops import Tensor, dense, reshape, shape_list, unflatten_rows
 
 
 def relative_position_ids(distances: Tensor, max_distance: int) -> Tensor:
@@ -48,8 +48,8 @@ def relative_values(weights: Tensor, table: Tensor, matrices: Tensor) -> Tensor:
 
 def _multiply_by_query(x, matrices):
     """Multiply [B, H, T, A] by the matrix of each query: [T, A, C]."""
-    batch, heads, length, size = ops.shape(x)
+    batch, heads, length, size = shape_list(x)
     x = reshape(x, (batch * heads, length, size))  # [B * H, T, A]
     x = ops.matmul(ops.transpose(x, (1, 0, 2)), matrices)  # [T, B * H, C]
-    shape = (batch, heads, length, ops.shape(matrices)[-1])
+    shape = (batch, heads, length, shape_list(matrices)[-1])
     return reshape(ops.transpose(x, (1, 0, 2)), shape)  # [B, H, T, C]

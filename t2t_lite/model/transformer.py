@@ -15,7 +15,7 @@ from t2t_lite.model.attention import MultiHeadAttention
 from t2t_lite.model.cache import DecoderCache, StepWeights, Tensors
 from t2t_lite.model.losses import fused_cross_entropy_sum, fused_log_probs
 from t2t_lite.model.masks import Segments, padding_mask, source_bias
-from t2t_lite.ops import Shape, Tensor, add, flatten_rows
+from t2t_lite.ops import Shape, Tensor, add, flatten_rows, shape_list
 
 # Tensors of a batch by name: `inputs`, `targets`, ...
 Features = Mapping[str, Tensor]
@@ -373,7 +373,7 @@ class Transformer(keras.Model):
         """
         log_probs = fused_log_probs(*self._softmax_rows(features, None))
         real = ops.cast(padding_mask(features["targets"]), "float32")
-        return ops.reshape(log_probs, ops.shape(real)) * real
+        return ops.reshape(log_probs, shape_list(real)) * real
 
     def _softmax_rows(self, features, seed) -> tuple[Tensor, Tensor, Tensor]:
         """Return the arguments of the fused losses: [N, D], [V, D], [N].
@@ -483,7 +483,7 @@ class Transformer(keras.Model):
     ) -> SelfMask:
         """Return the self-attention mask of targets, int [B, T]."""
         if self.hparams.attention_window is None:
-            return {"bias": masks.causal_bias(ops.shape(targets)[1], segments)}
+            return {"bias": masks.causal_bias(shape_list(targets)[1], segments)}
         ids = segments.segment_ids if segments else ops.ones_like(targets)
         return {"segments": ids}
 
@@ -535,7 +535,7 @@ class Transformer(keras.Model):
         states = self.decoder_norm(x)  # [B * K, D]
         logits = step.logits(states)  # [B * K, V]
         outputs = [logits, states] if return_states else [logits]
-        shape = ops.shape(ids)
+        shape = shape_list(ids)
         outputs = [ops.reshape(x, (*shape, x.shape[-1])) for x in outputs]
         return *outputs, step.tensors  # [B, K, V]
 

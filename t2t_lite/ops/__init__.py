@@ -7,7 +7,6 @@
 import contextlib
 import contextvars
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
@@ -151,11 +150,6 @@ def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     return ops.einsum("bhac,bhec->bhae", x, y)
 
 
-def softmax(scores: Tensor) -> Tensor:
-    """Return the softmax of float32 [B, H, T, S] over the last axis."""
-    return ops.softmax(scores, axis=-1)
-
-
 def layer_norm(
     x: Tensor, scale: Tensor, bias: Tensor, epsilon: float
 ) -> Tensor:
@@ -235,20 +229,20 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return ops.scatter_update(buffer, rows[:, None], values)
 
 
-def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Return `x[b, rows[b, n]]`: [*B, M, ...] -> [*B, N, ...].
+@_faster_on_cpu
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Return `x[rows]`; the rows, int32 [...], are not negative."""
+    return ops.take(x, rows, axis=0)
 
-    The rows are int32 [*B, N]; B may be several axes.
-    """
-    *batch, count = ops.shape(rows)
-    size, *rest = ops.shape(x)[len(batch) :]
-    groups = math.prod(batch)
-    # Rows of [G * M, ...]: `take_along_axis` fails on tensors without elements.
-    flat = ops.reshape(x, (groups * size, *rest))
-    first = ops.arange(groups, dtype="int32") * size
-    rows = ops.reshape(rows, (groups, count)) + first[:, None]
-    found = ops.take(flat, rows, axis=0)  # [G, N, ...]
-    return ops.reshape(found, (*batch, count, *rest))
+
+@_faster_on_cpu
+def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Return `x[b, rows[b, n]]`, [B, N, ...]; the rows are int32 [B, N]."""
+    # Unlike `take_along_axis`, this works on tensors without elements.
+    batch, size, *rest = ops.shape(x)
+    first = ops.arange(batch, dtype="int32") * size  # in [B * M, ...]
+    flat = ops.reshape(x, (batch * size, *rest))
+    return ops.take(flat, rows + first[:, None], axis=0)
 
 
 @_faster_on_cpu

@@ -189,6 +189,20 @@ def write_rows(buffer: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     return tf.raw_ops.InplaceUpdate(x=buffer, i=rows, v=values)
 
 
+def take_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Return `x[rows]`, without the operations for negative rows."""
+    return tf.gather(x, rows)
+
+
+def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Return `x[b, rows[b, n]]`, in one operation.
+
+    With `take_rows` and `shape_list` in the search, the first translation takes
+    6.3 instead of 7.5 s of CPU (Intel Xeon with AVX-512, `startup.py`).
+    """
+    return tf.gather(x, rows, batch_dims=1)
+
+
 def scatter_add(x: Tensor, rows: Tensor, values: Tensor) -> Tensor:
     """Add in place if `x` is not read again, to save memory.
 

@@ -66,16 +66,18 @@ class SentencePieceTokenizer(base.Tokenizer):
         super().__init__(path)
         try:
             self._model, has_bytes = _remap_special_ids(self._content)
-            tokenizer = self._tokenizer()
-            self.vocab_size = int(tokenizer.vocab_size())
-            pieces = tokenizer.id_to_string(tf.range(self.vocab_size))
+            self.vocab_size = int(self._tokenizer().vocab_size())
         except (tf.errors.OpError, DecodeError, ValueError) as error:
             raise T2TLiteError(
                 f"{path} is not a SentencePiece model or is damaged. "
                 "t2t-lite-datagen creates a new model."
             ) from error
-        self._pieces = [piece.decode() for piece in pieces.numpy()]
         self.unknown_id = None if has_bytes else base.UNK_ID
+
+    @functools.cached_property
+    def _pieces(self) -> list[str]:  # type: ignore[override]
+        pieces = self._tokenizer().id_to_string(tf.range(self.vocab_size))
+        return [piece.decode() for piece in pieces.numpy()]
 
     def _tokenizer(self):
         """Return the tokenizer of TensorFlow Text, created in this graph.

@@ -18,7 +18,7 @@ from t2t_lite.decoding.search.logits_processors import LogitsProcessor, count
 from t2t_lite.decoding.search.scores import NEG_INF, is_possible, length_penalty
 from t2t_lite.decoding.search.selection import TopK
 from t2t_lite.decoding.search.state import SearchState
-from t2t_lite.ops import Tensor, gather_rows, logsumexp
+from t2t_lite.ops import Tensor, gather_rows, logsumexp, shape_list, take_rows
 
 
 def beam_search(
@@ -132,7 +132,12 @@ def _step(state, step_fn, reorder_fn, processors, selector, eos_id, alpha):
     finished = _finish(state, candidates, ended, alpha)
     log_probs, indices = selector.select_live(state, candidates, ended)
     parents = gather_rows(candidates.parents, indices)
-    live = _extend(state, candidates, log_probs, indices)
+    last_ids = gather_rows(candidates.ids, indices)
+    live = {
+        "last_ids": last_ids,
+        "live_ids": _append(state, parents, last_ids),
+        "live_log_probs": ops.maximum(log_probs, NEG_INF),
+    }
     state = _next_state(state, live | finished)._replace(
         processor_states=tree.map_structure(
             lambda rows: gather_rows(rows, parents), own_states
@@ -161,7 +166,7 @@ def _finish(state, candidates, ended, alpha):
     scores = ops.concatenate(
         [state.finished_scores, ops.where(real, scores, NEG_INF)], axis=1
     )
-    scores, indices = ops.top_k(scores, ops.shape(state.finished_scores)[1])
+    scores, indices = ops.top_k(scores, shape_list(state.finished_scores)[1])
     ids = _append(state, candidates.parents, candidates.ids)  # [B, C, L]
     # An impossible candidate must not copy the ids of its beam.
     ids = ops.where(real[..., None], ids, 0)
@@ -172,22 +177,10 @@ def _finish(state, candidates, ended, alpha):
     }
 
 
-def _extend(state, candidates, log_probs, indices):
-    """Return the new live hypotheses: the candidates at indices [B, K]."""
-    parents = gather_rows(candidates.parents, indices)
-    last_ids = gather_rows(candidates.ids, indices)
-    return {
-        "last_ids": last_ids,
-        "live_ids": _append(state, parents, last_ids),
-        "live_log_probs": ops.maximum(log_probs, NEG_INF),
-    }
-
-
 def _append(state, parents, ids):
     """Append ids [B, N] to the live hypotheses `parents`: int32 [B, N, L]."""
-    is_newest = ops.equal(
-        ops.arange(ops.shape(state.live_ids)[-1], dtype="int32"), state.index
-    )
+    positions = ops.arange(shape_list(state.live_ids)[2], dtype="int32")
+    is_newest = ops.equal(positions, state.index)
     live_ids = gather_rows(state.live_ids, parents)
     return ops.where(is_newest, ids[..., None], live_ids)
 
@@ -225,7 +218,7 @@ def _running(state, alpha):
 
 def _mostly_running(running):
     """Return whether more than half of the sentences in the batch run."""
-    return 2 * count(running) > ops.shape(running)[0]
+    return 2 * count(running) > shape_list(running)[0]
 
 
 def _search_shrinking_batch(state, search, alpha, select_fn):
@@ -239,9 +232,7 @@ def _search_shrinking_batch(state, search, alpha, select_fn):
         scores = ops.scatter_update(scores, rows, part_scores)
         kept = ops.cast(ops.nonzero(state.running)[0], "int32")
         index, *sentences, cache = state
-        sentences = tree.map_structure(
-            lambda x: ops.take(x, kept, axis=0), sentences
-        )
+        sentences = tree.map_structure(lambda x: take_rows(x, kept), sentences)
         return ids, scores, index, *sentences, select_fn(cache, kept)
 
     ids, scores = _best(state, alpha)  # results of sentences with limit 0
@@ -255,7 +246,7 @@ def _search_shrinking_batch(state, search, alpha, select_fn):
 
 def _best(state, alpha):
     """Return the best N finished hypotheses, then the best live ones."""
-    batch_size, num_hypotheses = ops.shape(state.finished_scores)
+    batch_size, num_hypotheses = shape_list(state.finished_scores)
     longest = ops.cast(state.limits, "float32")[:, None]
     live_scores = state.live_log_probs / length_penalty(longest, alpha)
     real = is_possible(state.live_log_probs)

@@ -13,7 +13,7 @@ from keras import ops
 
 from t2t_lite.decoding.search.scores import NEG_INF
 from t2t_lite.decoding.search.state import SearchState
-from t2t_lite.ops import Tensor
+from t2t_lite.ops import Tensor, shape_list
 
 # Padding of rows of tokens.
 NO_TOKEN = -1
@@ -46,7 +46,7 @@ class LogitsProcessor:
           state: the search before token `state.index` is selected.
           own_state: from `start` or the last step, before `state.last_ids`.
         """
-        mask = self.mask(state, ops.shape(logits)[-1])
+        mask = self.mask(state, shape_list(logits)[-1])
         return mask_logits(logits, mask), own_state
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
@@ -82,11 +82,11 @@ class NoRepeat(LogitsProcessor):
     size: int
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
-        ids, length = state.live_ids, ops.shape(state.live_ids)[-1]
+        ids, length = state.live_ids, shape_list(state.live_ids)[-1]
         newest = last_tokens(state, self.size - 1)  # [B, K, n - 1]
         ends = ops.arange(length, dtype="int32")  # last index of an n-gram
         repeats = ops.logical_and(ends >= self.size - 1, ends < state.index)
-        repeats = ops.broadcast_to(repeats, ops.shape(ids))
+        repeats = ops.broadcast_to(repeats, shape_list(ids))
         for n in range(self.size - 1):
             nth = ops.maximum(ends - (self.size - 1) + n, 0)
             same = ops.equal(
@@ -106,14 +106,14 @@ class BadPhrases(LogitsProcessor):
 
     def mask(self, state: SearchState, vocab_size: int) -> Tensor:
         phrases = state.select_rows(self.phrases)
-        size = ops.shape(phrases)[2]
+        size = shape_list(phrases)[2]
         ends = count(ops.not_equal(phrases, NO_TOKEN))[..., None] - 1
         is_last = ops.equal(ops.arange(size, dtype="int32"), ends)  # [B, P, M]
         # True if the newest n tokens are the first n of the phrase, n < M.
         begun = begins_with(last_tokens(state, size - 1), phrases)
         follows = ops.any(ops.logical_and(begun, is_last[:, None]), axis=-1)
         ids = ops.max(ops.where(is_last, phrases, NO_TOKEN), axis=-1)
-        ids = ops.broadcast_to(ids[:, None], ops.shape(follows))  # [B, K, P]
+        ids = ops.broadcast_to(ids[:, None], shape_list(follows))  # [B, K, P]
         return _mask_of_ids(ids, follows, vocab_size)
 
 
@@ -155,7 +155,7 @@ def begins_with(tokens: Tensor, phrases: Tensor) -> Tensor:
     Returns:
       bool [B, N, P, W + 1], True if they are equal, for n from 0 to W.
     """
-    batch_size, rows, width = ops.shape(tokens)
+    batch_size, rows, width = shape_list(tokens)
     sizes = ops.arange(width + 1, dtype="int32")[:, None]
     indices = ops.arange(width, dtype="int32")
     # [W + 1, W]: row n has the last n tokens
@@ -174,14 +174,14 @@ def gather_tokens(rows: Tensor, indices: Tensor) -> Tensor:
       rows: int32 [..., N].
       indices: int32 [n], the same for all rows, or [..., n].
     """
-    size = ops.shape(rows)[-1]
-    end = ops.full((*ops.shape(rows)[:-1], 1), NO_TOKEN, "int32")
+    size = shape_list(rows)[-1]
+    end = ops.full((*shape_list(rows)[:-1], 1), NO_TOKEN, "int32")
     rows = ops.concatenate([rows, end], axis=-1)
     inside = ops.logical_and(indices >= 0, indices < size)
     indices = ops.where(inside, indices, size)
     if len(indices.shape) == 1:
         return ops.take(rows, indices, axis=-1)
-    shape = (*ops.shape(rows)[:-1], ops.shape(indices)[-1])
+    shape = (*shape_list(rows)[:-1], shape_list(indices)[-1])
     return ops.take_along_axis(rows, ops.broadcast_to(indices, shape), axis=-1)
 
 
@@ -193,7 +193,7 @@ def count(bits: Tensor) -> Tensor:
 def _mask_of_ids(ids, is_set, vocab_size):
     """Return bool [B, K, V], True for `ids` [B, K, N] where `is_set` is."""
     is_set = ops.logical_and(is_set, ids >= 0)
-    batch_size, beam_size, _ = ops.shape(ids)
+    batch_size, beam_size, _ = shape_list(ids)
     rows = batch_size * beam_size
     starts = ops.arange(rows, dtype="int32") * vocab_size
     indices = ops.reshape(ops.maximum(ids, 0), (rows, -1)) + starts[:, None]

@@ -20,7 +20,7 @@ from t2t_lite.decoding.search.logits_processors import (
 from t2t_lite.decoding.search.scores import NEG_INF, is_possible
 from t2t_lite.decoding.search.selection import TopK, best_log_probs
 from t2t_lite.decoding.search.state import Candidates, SearchState
-from t2t_lite.ops import Tensor, gather_rows, logsumexp
+from t2t_lite.ops import Tensor, gather_rows, logsumexp, shape_list
 
 
 class RequiredPhrases(LogitsProcessor, TopK):
@@ -58,7 +58,7 @@ class RequiredPhrases(LogitsProcessor, TopK):
         if normalizer is None:
             normalizer = logsumexp(logits)
         best = super().candidates(state, logits, normalizer)
-        beam_size, vocab_size = ops.shape(logits)[1:]
+        beam_size, vocab_size = shape_list(logits)[1:]
         rows = self._rows(state)
         _, likeliest = best_log_probs(ops.reshape(logits, (-1, vocab_size)), 1)
         likeliest = ops.reshape(likeliest, (-1, beam_size, 1))
@@ -74,10 +74,10 @@ class RequiredPhrases(LogitsProcessor, TopK):
         parents = ops.arange(beam_size, dtype="int32")[None, :, None]
         others = (
             ops.where(real, log_probs, NEG_INF),
-            ops.broadcast_to(parents, ops.shape(ids)),
+            ops.broadcast_to(parents, shape_list(ids)),
             ops.maximum(ids, 0),
         )
-        flat = (-1, beam_size * ops.shape(ids)[2])  # [B, K, n] -> [B, K * n]
+        flat = (-1, beam_size * shape_list(ids)[2])  # [B, K, n] -> [B, K * n]
         log_probs, parents, ids = (
             ops.concatenate([own, ops.reshape(added, flat)], axis=1)
             for own, added in zip(best, others, strict=True)
@@ -96,7 +96,7 @@ class RequiredPhrases(LogitsProcessor, TopK):
         """
         rows = self._rows(state)
         log_probs = ops.where(ended, NEG_INF, candidates.log_probs)
-        beam_size = ops.shape(state.live_log_probs)[1]
+        beam_size = shape_list(state.live_log_probs)[1]
         banks = rows.banks(state, candidates)
         banks = ops.where(is_possible(log_probs), banks, -1)
         total = ops.sum(rows.lengths, axis=-1, keepdims=True)  # [B, 1]
@@ -123,7 +123,7 @@ class _Rows:
     """
 
     def __init__(self, phrases):
-        batch_size, num_phrases, num_tokenizations, size = ops.shape(phrases)
+        batch_size, num_phrases, num_tokenizations, size = shape_list(phrases)
         self.lengths = count(phrases[:, :, 0] >= 0)
         self._groups, self._size = (num_phrases, num_tokenizations), size
         # [B, P, W, M] -> [B, R, M]
@@ -136,7 +136,7 @@ class _Rows:
 
         A phrase that does not exist counts as contained.
         """
-        batch_size, beam_size, length = ops.shape(state.live_ids)
+        batch_size, beam_size, length = shape_list(state.live_ids)
         # Windows of M tokens; the first one begins with START.
         indices = ops.arange(-1, length, dtype="int32")[:, None]
         indices = indices + ops.arange(self._size, dtype="int32")
@@ -162,7 +162,7 @@ class _Rows:
         """
         matched = self._matched(last_tokens(state, self._size))  # [B, K, R]
         rows = ops.broadcast_to(
-            self._rows[:, None], (*ops.shape(matched), self._size)
+            self._rows[:, None], (*shape_list(matched), self._size)
         )
         ids = gather_tokens(rows, matched[..., None])[..., 0]
         contained = self.contained(state)[..., None]  # [B, K, P, 1]
@@ -172,7 +172,7 @@ class _Rows:
         too_early = ops.logical_and(can_start, ops.logical_not(starts))
         too_early = ops.logical_and(too_early, ops.equal(state.index, 0))
         ids = ops.where(too_early, NO_TOKEN, ids)
-        return ops.reshape(ids, ops.shape(matched))  # -> [B, K, R]
+        return ops.reshape(ids, shape_list(matched))  # -> [B, K, R]
 
     def banks(self, state, candidates):
         """Count the required tokens of candidates: int32 [B, C]."""
@@ -202,7 +202,7 @@ class _Rows:
 
     def _by_phrase(self, values):
         """Reshape [B, N, R] to [B, N, P, W]."""
-        return ops.reshape(values, (*ops.shape(values)[:2], *self._groups))
+        return ops.reshape(values, (*shape_list(values)[:2], *self._groups))
 
 
 def _without_duplicates(log_probs, parents, ids):
@@ -211,7 +211,7 @@ def _without_duplicates(log_probs, parents, ids):
         ops.equal(parents[:, :, None], parents[:, None, :]),
         ops.equal(ids[:, :, None], ids[:, None, :]),
     )
-    indices = ops.arange(ops.shape(ids)[1])
+    indices = ops.arange(shape_list(ids)[1])
     earlier = indices[None, :] < indices[:, None]
     duplicate = ops.any(ops.logical_and(same, earlier), axis=-1)
     return ops.where(duplicate, NEG_INF, log_probs)
@@ -224,7 +224,7 @@ def _precedes(keys):
       keys: sort keys [B, C], most significant first. The order is descending;
         equal candidates keep their order.
     """
-    indices = ops.arange(ops.shape(keys[0])[1])
+    indices = ops.arange(shape_list(keys[0])[1])
     before = indices[None, None, :] < indices[None, :, None]
     for key in reversed(keys):
         mine, other = key[:, :, None], key[:, None, :]

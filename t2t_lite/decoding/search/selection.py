@@ -11,7 +11,7 @@ from keras import ops
 from t2t_lite.decoding.search.logits_processors import count
 from t2t_lite.decoding.search.scores import NEG_INF
 from t2t_lite.decoding.search.state import Candidates, SearchState
-from t2t_lite.ops import Tensor, gather_rows, logsumexp, top_k
+from t2t_lite.ops import Tensor, gather_rows, logsumexp, shape_list, top_k
 
 _MIN_TEMPERATURE = 1e-30
 
@@ -33,25 +33,23 @@ class TopK:
           normalizer: float32 [B, K, 1], subtracted from logits to give
             log-probabilities; None: computed from these logits.
         """
-        batch_size, beam_size, vocab_size = ops.shape(logits)
-        rows = batch_size * beam_size
+        _, beam_size, vocab_size = shape_list(logits)
         width = 2 * beam_size if beam_size > 1 else 1
         each = min(width, vocab_size)
         log_probs, ids = best_log_probs(
-            ops.reshape(logits, (rows, vocab_size)),
+            ops.reshape(logits, (-1, vocab_size)),
             each,
-            None if normalizer is None else ops.reshape(normalizer, (rows, 1)),
+            None if normalizer is None else ops.reshape(normalizer, (-1, 1)),
         )
         # The overall best are among the best of each beam, which avoids a sort
         # over K * V: [B * K, each] -> [B, K, each] -> [B, K * each]
-        log_probs = state.live_log_probs[:, :, None] + ops.reshape(
-            log_probs, (batch_size, beam_size, each)
-        )
+        log_probs = ops.reshape(log_probs, (-1, beam_size, each))
+        log_probs = log_probs + state.live_log_probs[:, :, None]
         total = beam_size * each
         log_probs, indices = ops.top_k(
-            ops.reshape(log_probs, (batch_size, total)), min(width, total)
+            ops.reshape(log_probs, (-1, total)), min(width, total)
         )
-        ids = gather_rows(ops.reshape(ids, (batch_size, total)), indices)
+        ids = gather_rows(ops.reshape(ids, (-1, total)), indices)
         return Candidates(log_probs, ops.cast(indices // each, "int32"), ids)
 
     def select_live(
@@ -65,7 +63,7 @@ class TopK:
           Log-probabilities and indices of the selected candidates, [B, K].
         """
         log_probs = ops.where(ended, NEG_INF, candidates.log_probs)
-        return ops.top_k(log_probs, ops.shape(state.live_log_probs)[1])
+        return ops.top_k(log_probs, shape_list(state.live_log_probs)[1])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Sample(TopK):
         self, state: SearchState, logits: Tensor, normalizer: Tensor | None
     ) -> Candidates:
         """Return one sampled token per sentence, with the model's score."""
-        vocab_size = ops.shape(logits)[-1]
+        vocab_size = shape_list(logits)[-1]
         logits = ops.cast(logits[:, 0], "float32")
         if normalizer is None:
             normalizer = logsumexp(logits)[:, None]
@@ -107,7 +105,7 @@ class Sample(TopK):
 
     def weights(self, logits: Tensor) -> Tensor:
         """Return unnormalized probabilities of tokens: float32 [B, V]."""
-        vocab_size = ops.shape(logits)[-1]
+        vocab_size = shape_list(logits)[-1]
         top = ops.max(logits, axis=-1, keepdims=True)
         # A smaller temperature is 0 in float32; the minimum is greedy, too.
         temperature = max(self.temperature, _MIN_TEMPERATURE)

@@ -6,9 +6,7 @@ largest limit, C candidates of a step.
 
 from typing import Any, NamedTuple
 
-from keras import ops
-
-from t2t_lite.ops import Tensor
+from t2t_lite.ops import Tensor, take_rows
 
 
 class SearchState(NamedTuple):
@@ -32,7 +30,7 @@ class SearchState(NamedTuple):
 
     def select_rows(self, values: Tensor) -> Tensor:
         """Select the rows of the sentences that are still in the batch."""
-        return ops.take(values, self.rows, axis=0)
+        return take_rows(values, self.rows)
 
 
 class Candidates(NamedTuple):
