@@ -1,6 +1,6 @@
 """Average the weights of a run's last checkpoints.
 
-Decoding then uses the average by default.
+Decoding uses the newest and largest average by default.
 """
 
 import argparse
@@ -23,11 +23,14 @@ def average(args: argparse.Namespace) -> None:
     hparams = HParams.from_dict(config["hparams"])
     count = args.num_checkpoints or hparams.average_checkpoints
     start_tensorflow(args.verbose)
-    from t2t_lite.training.checkpoints import FOLDER, average_checkpoints
+    from t2t_lite.training import checkpoints
 
-    mean = average_checkpoints(output_dir / FOLDER, count)
+    folder = output_dir / checkpoints.FOLDER
+    mean = checkpoints.average_checkpoints(folder, count)
     if mean.averaged != count:
         command.note(f"There are only {mean.averaged} checkpoints.")
+    if checkpoints.resolve(folder, "default").path != mean.path:
+        command.note(f"To decode with it, add --checkpoint={mean.path}.")
     print(mean.path)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _print = functools.partial(print, flush=True)
 # The first flag of each row conflicts with all others.
 _CONFLICTS = (
-    ("score", "tokenize", "jit", "mbr", "token_scores"),
+    ("score", "tokenize", "jit", "mbr", "token_scores", "nbest", "sample"),
     ("split_sentences", "score", "mbr", "token_scores", "alignment"),
     ("split_sentences", "tokenize", "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),

@@ -56,8 +56,10 @@ def export(args: argparse.Namespace) -> None:
     quantization = args.quantization or runs.DEFAULT_QUANTIZATION
     given = flags.given_settings(args, ExportOptions)
     serving = [*given, "verify"] if args.verify else [*given]
-    if args.format == "keras_hub":
-        serving += flags.given_settings(args, SearchSettings)
+    kept = {"huggingface": {"beam_size", "alpha"}, "keras_hub": set()}
+    if args.format in kept:
+        search = flags.given_settings(args, SearchSettings)
+        serving += [name for name in search if name not in kept[args.format]]
     if serving and args.format != "saved_model":
         raise UsageError(
             f"--{serving[0]} requires --format=saved_model; got "

@@ -85,11 +85,12 @@ def query(args: argparse.Namespace) -> None:
     if args.decode_to_file:
         opened = files.write_file(Path(args.decode_to_file))
     lines = io_paths.open_lines(args.decode_from_file)
+    # Results on a terminal already show the progress.
+    shown = bool(args.decode_to_file) or not sys.stdout.isatty()
     with (
         opened as file,
         command.line_notes(args.verbose) as note,
-        # Results on a terminal already show the progress.
-        Counter("querying", "lines", shown=not sys.stdout.isatty()) as counter,
+        Counter("querying", "lines", shown) as counter,
     ):
         results = map_sorted(
             (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),

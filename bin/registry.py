@@ -166,7 +166,7 @@ def _show_problem(args: argparse.Namespace) -> None:
         "description": inspect.getdoc(type(problem)) or "",
         "metric": problem.metric,
         "splits": list(problem.splits),
-        "vocab_size": problem.vocab_size,
+        "vocab_size": problem.expected_vocab_sizes()[0],
         "vocabulary": problem.vocabulary_files(),
         "files": [file.name for file in problem.files],
         "fingerprint": problem.fingerprint(),

@@ -12,9 +12,7 @@ from t2t_lite.bin.cli.output import format_value, print_json, print_table
 
 def _add_flags(parser: flags.Parser) -> None:
     parser.epilog = "example: t2t-lite-report ~/t2t-lite/runs/*/*"
-    parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="the folder of a run"
-    )
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="run folders")
     help_text = "output file for plots of the curves; requires t2t-lite[png]"
     flags.add(parser, {"--png=FILE": help_text})
     flags.add_json(parser)

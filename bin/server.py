@@ -36,9 +36,7 @@ def run(args: argparse.Namespace) -> None:
             f"the versions, {base_path.parent}."
         )
     if not base_path.is_dir():
-        raise UsageError(
-            f"--model_base_path must be a folder; got {base_path}."
-        )
+        raise UsageError(f"--model_base_path={base_path} is not a folder.")
     if version := newest_version(base_path):  # TensorFlow starts in seconds
         name = f"{options.model_name} version {version.name}"
         command.note(f"Loading model {name}.")

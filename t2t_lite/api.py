@@ -125,7 +125,8 @@ def load(
     """
     folder = Path(path).expanduser()
     version = versions.newest_version(folder)
-    if version is None and not (folder / "config.json").is_file():
+    others = any((folder / x).exists() for x in versions.MARKS.values())
+    if version is None and (others or not (folder / "config.json").is_file()):
         raise UsageError(
             "path must be the folder of a run, with a config.json, or of an "
             f"export, with a {versions.SAVED_MODEL} or {versions.CTRANSLATE2} "
@@ -143,7 +144,7 @@ def load(
     from t2t_lite.decoding import stream
     from t2t_lite.training.run import Run
 
-    if replicas != 1:
+    if check("replicas", replicas, optional(integer(1))) != 1:
         replicas = stream.configure_cpu_threads(replicas)
     run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
     devices = stream.choose_devices(replicas)
@@ -411,7 +412,7 @@ class _ExportedModel:
             self.max_length = int(about["max_length"])
             beam_size = about["search"]["beam_size"]
             self.settings = SearchSettings(beam_size=beam_size)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, LookupError, tf.errors.OpError) as error:
             raise T2TLiteError(
                 f"Cannot load the export {folder}: {format_error(error)}."
             ) from error

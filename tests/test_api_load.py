@@ -3,6 +3,7 @@
 import copy
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -168,13 +169,41 @@ def test_export_accepts_no_options_of_runs(tiny_export, options):
 
 
 def test_a_missing_checkpoint_and_a_damaged_export_are_named(
-    tiny_run, tmp_path
+    tiny_run, tiny_export, tmp_path
 ):
     with pytest.raises(T2TLiteError, match="no checkpoint.*3"):
         t2t_lite.load(tiny_run, checkpoint=3)
+    export = shutil.copytree(tiny_export, tmp_path / "export")
+    (weights,) = export.glob("*/variables/*.data-*")
+    os.truncate(weights, 99)
+    with pytest.raises(T2TLiteError, match=str(export)):
+        t2t_lite.load(export)
     (tmp_path / "saved_model.pb").write_text("no export")
     with pytest.raises(T2TLiteError, match=str(tmp_path)):
         t2t_lite.load(tmp_path)
+
+
+def test_a_model_for_other_libraries_and_zero_replicas_are_refused(
+    tiny_run, tmp_path
+):
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match="path must be"):
+        t2t_lite.load(tmp_path)
+    with pytest.raises(UsageError, match="replicas"):
+        t2t_lite.load(tiny_run, replicas=0)
+
+
+def test_a_member_of_an_ensemble_may_be_in_the_home_folder(
+    of_run, tiny_run, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tiny_run.parent))
+    twice = t2t_lite.load(tiny_run, ensemble=[f"~/{tiny_run.name}"])
+    assert twice(TEXTS) == of_run(TEXTS)
+
+
+def test_invalid_utf8_has_attention_as_the_replacement_character(of_run):
+    assert of_run.attention("1 \ud83d").texts[0] == "1 " + 3 * "\ufffd"
 
 
 def test_an_unknown_folder_is_refused_before_tensorflow_is_loaded(tmp_path):

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from t2t_lite.errors import T2TLiteError
+from t2t_lite.tokenizers.tags import is_blank
 
 DEFAULT_MAX_PAIRS = 2000  # distinct pairs of a split
 HELD_OUT_DIVISOR = 100  # a split gets one in 100 pairs
@@ -49,7 +50,7 @@ def choose_held_out(
     total, largest = 0, b"\xff" * _DIGEST_BYTES
     for pair in pairs:
         source, target = pair[:2]
-        if source.strip() and target.strip():
+        if not (is_blank(source) or is_blank(target)):
             total += 1
             if (key := pair_hash(source, target, _DIGEST_BYTES)) <= largest:
                 smallest.setdefault(key, []).append((total, pair))

@@ -131,7 +131,7 @@ def training_batches(
             f"{bpe_dropout}): set packing=false."
         )
     if bpe_dropout:
-        drop = drop_merges(encoders, bpe_dropout, max_length, **order)
+        drop = drop_merges(encoders, bpe_dropout, min(sizes.values()), **order)
         dataset = dataset.map(drop)
     return (
         dataset.apply(lambda x: _split_windows(x, sizes, **options))

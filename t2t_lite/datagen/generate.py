@@ -96,7 +96,8 @@ class DataGenerator:
         except OSError as error:
             path = Path(error.filename or self._folder)
             is_parent = path in self._folder.parents
-            if not (is_parent or path.is_relative_to(self._folder)):
+            is_ours = is_parent or path.is_relative_to(self._folder)
+            if error.errno is None or not is_ours:
                 raise  # an error of the corpus
             error.filename = str(path)
             raise T2TLiteError(
@@ -154,8 +155,9 @@ class DataGenerator:
             if not Manifest.path(folder, problem).exists():
                 self._write_files(job, seed).save(folder)
             manifest = _move_files(folder, self._folder, problem)
-        except T2TLiteError:
-            job.remove()  # with this corpus the same command cannot resume
+        except T2TLiteError as error:
+            if not isinstance(error.__cause__, OSError):  # a lost connection
+                job.remove()  # with this corpus the same command cannot resume
             raise
         job.remove()
         return manifest

@@ -92,7 +92,8 @@ def read_shards(
 def _find_shards(path, shards, is_shuffled):
     """Return the byte offsets of the shards in the index and in the records."""
     with open(path, "rb") as file:
-        count, _ = json.loads(file.readline())
+        line = file.readline()  # empty or zeros after a power failure
+        count = json.loads(line)[0] if line.endswith(b"\n") else -1
         start = file.tell()
         index = np.fromfile(file, INDEX, count)
         size = file.seek(0, 2)

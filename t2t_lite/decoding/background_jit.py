@@ -33,7 +33,7 @@ class BackgroundJit:
     def call(self, shape: Hashable, *args: Any) -> Any:
         """Call the compiled function if it is ready and faster, else the other.
 
-        An error of the compilation is raised by the first call after it.
+        Every call of the shape after a failed compilation raises its error.
         """
         self._requests[shape] += 1
         fastest = self._fastest.get(shape)

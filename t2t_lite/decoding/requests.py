@@ -32,7 +32,7 @@ def _parse_phrases(value: Any) -> tuple[str, ...]:
         isinstance(text, str) and not is_blank(text) for text in value
     ):
         raise ValueError
-    return tuple(value)
+    return tuple(map(_parse_line, value))
 
 
 def _is_id(value: Any) -> bool:
@@ -124,7 +124,7 @@ class Request(_Line):
     SIDES = ("text",)
 
     text: _Text
-    prefix: _String = ""
+    prefix: _Text = ""
     constraints: _Phrases = ()
     bad_phrases: _Phrases = ()
     seed: _Seed | None = None
@@ -166,9 +166,7 @@ class Pair(_Line):
         sides = line.split(b"\t")
         if len(sides) == 2:
             return cls(*sides)
-        message = (
-            f"A pair must be source<TAB>target (got {len(sides) - 1} tabs)."
-        )
+        message = f"A pair must be source<TAB>target (got {len(sides)} parts)."
         return cls("", "", error=message)
 
 

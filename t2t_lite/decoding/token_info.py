@@ -55,8 +55,7 @@ class TokenDetails:
         if token_scores or self._aligns:
             if not isinstance(translator, Translator):
                 raise UsageError(
-                    "token_scores and alignment require TensorFlow: remove "
-                    "the other backend."
+                    "token_scores and alignment require a run; got an export."
                 )
             if self._aligns:
                 _, layers = translator.single_model.hparams.num_layers

@@ -397,6 +397,11 @@ class Translator(tf.Module):
         if "constraints" in options:
             selector = RequiredPhrases(options["constraints"], EOS_ID)
             others.append(selector)
+        if "prefix" in options:
+            others = [ForcedPrefix(options["prefix"], others)]
+            real = tf.cast(options["prefix"] != NO_TOKEN, tf.int32)
+            required = tf.reduce_sum(real, axis=1) + 1  # prefix and EOS
+            limits = tf.where(limits > 0, tf.maximum(limits, required), 0)
         if settings.sample:
             selector = Sample(
                 _uniforms(options["seed"], texts, samples, limits),
@@ -404,11 +409,6 @@ class Translator(tf.Module):
                 settings.top_k,
                 settings.top_p,
             )
-        if "prefix" in options:
-            others = [ForcedPrefix(options["prefix"], others)]
-            real = tf.cast(options["prefix"] != NO_TOKEN, tf.int32)
-            required = tf.reduce_sum(real, axis=1) + 1  # prefix and EOS
-            limits = tf.where(limits > 0, tf.maximum(limits, required), 0)
         return [*first, *others], selector, limits
 
 

@@ -9,7 +9,6 @@ beam of 4, or the start until the third update of a small six-layer model.
 """
 
 import functools
-import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -227,7 +226,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if size < _TWO_STAGE_WIDTH or size // block < k:
         return tuple(top(input=x, k=k))
     if rest := -size % block:
-        x = tf.pad(x, ((0, 0), (0, rest)), constant_values=-math.inf)
+        x = tf.pad(x, ((0, 0), (0, rest)), constant_values=x.dtype.min)
     blocks = tf.reshape(x, (count, -1, block))
     _, chosen = top(input=tf.reduce_max(blocks, axis=-1), k=k)  # [R, k]
     # In the order of the ids, so that ties go to the smaller id.

@@ -17,7 +17,7 @@ from t2t_lite.corpus.mixture import Corpus
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.files import PathLike
 from t2t_lite.problem.base import ProblemOptions, Text2TextProblem, read_some
-from t2t_lite.tokenizers.tags import add_tag
+from t2t_lite.tokenizers.tags import add_tag, is_blank
 from t2t_lite.validators import Validator, changed, integer, real, setting
 
 # Prefixes of the file options of each split.
@@ -371,7 +371,7 @@ class TextFiles(Text2TextProblem):
     def _is_usable(self):
         """Return a predicate: does a training pair pass all filters?"""
         reject = filters.make_filter(self.filters, self.source_tags)
-        return lambda *pair: all(map(str.strip, pair)) and not reject(*pair)
+        return lambda *pair: not any(map(is_blank, pair)) and not reject(*pair)
 
     @functools.cached_property
     def _corpora(self):

@@ -46,9 +46,7 @@ class ServerOptions:
     model_base_path: Annotated[Path, folder] = setting(
         None, "folder of the versions of an export"
     )
-    model_name: str = setting(
-        "default", "name of the model in requests", "NAME"
-    )
+    model_name: str = setting("default", "model name in requests", "NAME")
     host: str = _address(
         "127.0.0.1",
         "address to listen on; use a reverse proxy for other machines",
@@ -61,16 +59,12 @@ class ServerOptions:
     max_batch_size: _Count = _limit(
         32, "maximum texts per batch; 1: no batching"
     )
-    max_queue: _Count = _limit(
-        1024, "maximum texts in the queue, then error 503"
-    )
+    max_queue: _Count = _limit(1024, "maximum queued texts, then error 503")
     workers: _Count = _limit(1, "concurrent batches (default: one per core)")
     max_body_bytes: _Count = _limit(16 << 20, "maximum bytes of a request")
     max_texts: _Count = _limit(1024, "maximum texts of a request")
     max_characters: _Count = _limit(10_000, "maximum characters of a text")
-    rest_api_timeout_in_ms: _Count = _limit(
-        30_000, "milliseconds until error 504"
-    )
+    rest_api_timeout_in_ms: _Count = _limit(30_000, "time until error 504, ms")
     file_system_poll_wait_seconds: Annotated[float, real(at_least=0.01)] = (
         _limit(1.0, "seconds between checks for new versions")
     )

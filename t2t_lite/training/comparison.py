@@ -88,6 +88,8 @@ def list_runs(folder: Path) -> list[dict[str, str | int]]:
     rows: list[dict[str, str | int]] = []
     for config_file in sorted(folder.rglob(run_config.CONFIG)):
         run = config_file.parent
+        if (run.parent.parent / run_config.CONFIG).exists():
+            continue  # a model in another format, in the folder of its run
         try:
             row = _progress(run, run_config.read_config(run))
         except T2TLiteError as error:

@@ -263,7 +263,5 @@ def frozen_paths(paths: Iterable[str], patterns: Sequence[str]) -> set[str]:
             )
         frozen |= found
     if names and frozen == set(names):
-        raise UsageError(
-            f"freeze: {','.join(patterns)} leaves no weight to train."
-        )
+        raise UsageError(f"freeze: {','.join(patterns)} freezes all weights.")
     return {names[name] for name in frozen}

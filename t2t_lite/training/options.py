@@ -101,17 +101,13 @@ class TrainingOptions:
         "minutes without an update until the watchdog writes the stacks of all "
         "threads to stderr; 0: never",
     )
-    log_steps: _Count = _training(
-        100, "updates between records of metrics.jsonl"
-    )
+    log_steps: _Count = _training(100, "updates per record of metrics.jsonl")
     early_stopping_patience: _Count | None = _evaluation(
         None,
         "evaluations without a better best_metric until training stops "
         "(default: no early stopping)",
     )
-    deterministic: bool = _training(
-        False, "bit-for-bit reproducible results; slower"
-    )
+    deterministic: bool = _training(False, "bit-for-bit reproducible; slower")
     check_numerics: bool = _training(
         False,
         "fail at the operation that produces the first NaN or Inf; slower",

@@ -62,10 +62,9 @@ def choose_job(
     elif hparams is not None:
         values, set_name = registry.hparams(hparams), hparams
     else:
-        source = options.init_from or Path()
-        if not (source / CONFIG).exists():  # RUN/checkpoints/N
-            source = source.parent.parent
-        known = config or run_config.read_config(source)
+        start = options.init_from or Path()  # or RUN/checkpoints/NAME
+        found = (x for x in (start, *start.parents) if (x / CONFIG).is_file())
+        known = config or run_config.read_config(next(found, start))
         values = HParams.from_dict(known["hparams"])
         set_name = known.get("hparams_set")
     values = values.override(options.hparams_override)

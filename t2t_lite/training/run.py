@@ -238,6 +238,7 @@ class Run:
             )
         run = cls(output_dir, config, problem, encoders)
         run.data.training_batches()  # raises errors before anything is written
+        run.data.batches("dev")
         if dry_run:
             return run
         try:
@@ -360,8 +361,9 @@ class Run:
         found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
         for member in members:
             run, chosen = self, member
-            if (Path(member).expanduser() / CONFIG).is_file():
-                run, chosen = Run.open(member, to_decode=True), "default"
+            folder = Path(member).expanduser()
+            if (folder / CONFIG).is_file():
+                run, chosen = Run.open(folder, to_decode=True), "default"
             if run.config["vocabulary"] != self.config["vocabulary"]:
                 raise UsageError(
                     "An ensemble requires runs with the same vocabulary; "

@@ -91,7 +91,10 @@ class Requests:
             self._signal = name
             self._restore(*_STOP)
             action = "saving, then stopping; repeat to stop immediately"
-        os.write(2, f"\n{name}: {action}.\n".encode())
+        try:
+            os.write(2, f"\n{name}: {action}.\n".encode())
+        except OSError:  # the signal has also ended the reader, such as `tee`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
     def heartbeat(self) -> None:
         """Restart the hang watchdog."""

@@ -179,7 +179,6 @@ def train_run(
             seed_everything(
                 run.seed, options.deterministic, options.check_numerics
             )
-            run.data.batches("dev")  # raises errors before training starts
             trainer = Trainer(run, options, strategy, requests, callbacks)
             trainer.restore()
             trainer.train()
@@ -494,8 +493,9 @@ class Trainer:
         """Evaluate the average of the last checkpoints, unless EMA is used."""
         self._log.show_status("averaging", brief=True)
         directory = self.run.checkpoints_dir
-        saved = len(checkpoints.list_checkpoints(directory))
-        count = min(saved, self.run.hparams.average_checkpoints)
+        count = len(checkpoints.list_checkpoints(directory))
+        count = min(count, self._options.keep_checkpoints)  # others may be old
+        count = min(count, self.run.hparams.average_checkpoints)
         if self._all_gather(count)[0] < 2 or self._ranked:
             return
 

@@ -273,10 +273,11 @@ class Updater:
         # Stacked, because TensorFlow's graph optimizer takes 0.4 seconds to
         # split a sum made by `add_n`.
         squares = tf.stack([tf.nn.l2_loss(each) for each in sums])
-        norm = tf.sqrt(2.0 * tf.reduce_sum(squares)) / target_tokens
+        norm = tf.sqrt(2.0 * tf.reduce_sum(squares))
+        norm = tf.math.divide_no_nan(norm, target_tokens)
         # The norm is equal on all replicas. Zeros are applied if it is not
         # finite, because a branch would put each operation into two graphs.
-        finite = tf.math.is_finite(norm)
+        finite = tf.math.is_finite(norm) & (target_tokens > 0)
         divisor = tf.where(finite, target_tokens, 0.0)
         gradients = [tf.math.divide_no_nan(total, divisor) for total in sums]
         if (limit := self.hparams.clip_norm) is not None:

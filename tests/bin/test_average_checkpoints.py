@@ -27,6 +27,15 @@ def test_the_decoder_uses_the_new_average(run_command, run):
     assert err.startswith("Weights: the average of 2 up to step 4 (")
 
 
+def test_an_average_that_is_not_the_default_says_how_to_select_it(
+    run_command, run_copy
+):
+    code, out, err = run_command(
+        "average_checkpoints", f"--output_dir={run_copy}", "--num_checkpoints=1"
+    )
+    assert (code, f"--checkpoint={out.strip()}" in err) == (0, True)
+
+
 def test_fewer_checkpoints_than_requested_are_reported(run_command, run):
     code, out, err = run_command(
         "average_checkpoints", f"--output_dir={run}", "--num_checkpoints=20"

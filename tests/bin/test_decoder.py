@@ -267,6 +267,8 @@ def test_interactive_lines_are_translated_until_the_end(
         (["--constrained=true"], 2, ["trees"]),
         (["--jit", "--score"], 2, ["--jit", "--score"]),
         (["--interactive", "--score"], 2, ["--interactive"]),
+        (["--score", "--nbest=2"], 2, ["--nbest", "--score"]),
+        (["--score", "--sample"], 2, ["--sample", "--score"]),
         (["--split_sentences", "--score"], 2, ["--split_sentences", "--score"]),
         (["--mbr=chrf", "--score"], 2, ["--mbr", "--score"]),
         (["--sample", "--mbr=chrf"], 2, ["mbr", "nbest"]),

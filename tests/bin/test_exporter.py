@@ -90,6 +90,7 @@ def test_two_exports_of_a_run_are_bitwise_identical(
         (["--format=ctranslate2", "--attention"], 2, ["--attention"]),
         (["--format=ctranslate2", "--verify"], 2, ["--verify"]),
         (["--format=keras_hub", "--beam_size=2"], 2, ["--beam_size"]),
+        (["--format=huggingface", "--alpha=1", "--sample"], 2, ["--sample"]),
         (["--warmup=251"], 2, ["--warmup", "250"]),
         (["--keep=0"], 2, ["--keep", "'0'"]),
         (["--export_dir=/proc/export"], 1, ["/proc/export"]),

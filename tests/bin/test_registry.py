@@ -78,6 +78,7 @@ def test_a_problem_shows_its_options(run_command, show):
     _, out, _ = run_command("registry", "text")
     assert rows["vocab_size"]["meaning"] in out
     assert "options" not in show("wmt_ende")
+    assert show("wsj_parsing")["vocab_size"] == 16_000
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,7 @@ def test_runs_are_listed_with_step_score_and_date(run_command, show, tmp_path):
     )
     _make_run(tmp_path / "runs" / "b", {"step": 1, "dev_loss": 5.5})
     _make_run(tmp_path / "runs" / "c", config={"format": 1})
+    _make_run(tmp_path / "runs" / "a" / "huggingface" / "1", config={"x": 1})
     runs = show(f"--runs={tmp_path}")["runs"]
     assert [(run["step"], run["score"]) for run in runs] == [
         (3, "bleu 26.30"),

@@ -32,7 +32,7 @@ def test_the_pairs_with_the_smallest_hashes_are_chosen():
 
 def test_pairs_with_an_empty_side_are_not_chosen():
     empty = [(f"s {i}", " ") for i in range(50)]
-    empty += [("", f"t {i}") for i in range(50)]
+    empty += [("\u200b", f"t {i}") for i in range(50)]
     assert choose_held_out(PAIRS + empty, CUT, 9) == (
         choose_held_out(PAIRS, CUT, 9)
     )

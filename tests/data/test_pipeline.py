@@ -398,6 +398,9 @@ def test_bpe_dropout_changes_the_tokens_in_each_epoch(tmp_path):
     assert len({*rows(first)} & {*rows(second)}) < 150  # of 200
     assert same(first, epoch_of(batches()))
     assert same(first[5:], epoch_of(batches(start=first[4]["position"])))
+    # In a pass for the longest pair, no text may become longer.
+    options["max_positions"] = max(data[1].split("train").lengths)
+    assert texts(epoch_of(batches(rate=0.9))) == texts(plain)
 
 
 def test_bpe_dropout_requires_a_sentencepiece_vocabulary(data):

@@ -1,3 +1,4 @@
+import itertools
 import re
 import resource
 import signal
@@ -6,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+import urllib.error
 
 import psutil
 import pytest
@@ -209,6 +211,25 @@ def test_a_file_error_in_the_code_of_a_problem_is_unchanged(tmp_path):
     with pytest.raises(FileNotFoundError, match="/no/such/corpus"):
         make(Unreadable(), tmp_path)
     assert files_in(tmp_path) == {".toy.lock"}
+
+
+class Remote(Toy):
+    """A problem whose connection is lost after the first pair of train."""
+
+    def samples(self, split, raw):
+        yield from itertools.islice(super().samples(split, raw), 1)
+        if split == "train":
+            raise self.error from self.cause
+
+
+def test_a_lost_connection_is_no_error_of_the_disk_and_can_resume(tmp_path):
+    lost = urllib.error.URLError("lost")
+    for error in (lost, T2TLiteError("Cannot read hf:x: lost.")):
+        Remote.error, Remote.cause = error, None if error is lost else lost
+        with pytest.raises(type(error), match="lost") as caught:
+            make(Remote(), tmp_path)
+        assert "write" not in str(caught.value)
+        assert ".toy.incomplete" in files_in(tmp_path)
 
 
 def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):

@@ -147,7 +147,12 @@ def test_overwriting_does_not_resume(raw_dir, tmp_path, monkeypatch, capsys):
     assert not any("incomplete" in name for name in files_in(data_dir))
 
 
-def test_a_damaged_chunk_starts_the_job_over(raw_dir, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "damage", [lambda x: x[:-1], lambda x: b"", lambda x: bytes(len(x))]
+)
+def test_a_damaged_chunk_starts_the_job_over(
+    raw_dir, tmp_path, monkeypatch, damage
+):
     make(Files(), tmp_path / "whole", raw_dir=raw_dir)
     data_dir = tmp_path / "data"
 
@@ -159,7 +164,7 @@ def test_a_damaged_chunk_starts_the_job_over(raw_dir, tmp_path, monkeypatch):
         with pytest.raises(Killed):
             make(Files(), data_dir, raw_dir=raw_dir)
     chunk = data_dir / ".toy.incomplete" / "train" / "chunk-00001"
-    chunk.write_bytes(chunk.read_bytes()[:-1])
+    chunk.write_bytes(damage(chunk.read_bytes()))
     with pytest.raises(T2TLiteError, match="chunk-00001 is damaged"):
         make(Files(), data_dir, raw_dir=raw_dir)
     make(Files(), data_dir, raw_dir=raw_dir)

@@ -120,10 +120,11 @@ def test_a_translation_begins_with_its_prefix(make, encoder):
         Request(LINES[1]),
         Request(LINES[2], prefix="eins zwei drei vier eins zwei drei vier"),
     ]
-    together = search(make(), lines, 3)
-    for line, hypotheses in zip(lines, together, strict=True):
-        assert all(each.text.startswith(line.prefix) for each in hypotheses)
-    assert_same(together[1:2], search(make(), LINES[1:2], 3))
+    for translator in (make(), make(sample=True, max_new_tokens=2)):
+        together = search(translator, lines, 3)
+        for line, hypotheses in zip(lines, together, strict=True):
+            assert all(each.text.startswith(line.prefix) for each in hypotheses)
+        assert_same(together[1:2], search(translator, LINES[1:2], 3))
     # With a prefix of its own result, a greedy search has the same result.
     compared = 0
     greedy = make(beam_size=1)

@@ -38,6 +38,14 @@ def test_a_text_is_one_line_and_keeps_every_other_character():
     assert request.text == "a b c d\u2028e\0\t\x0b"
 
 
+def test_half_a_surrogate_pair_becomes_replacement_characters():
+    lists = {"constraints": ["\ud83d"], "bad_phrases": ["\ud83d"]}
+    line = {"text": "\ud83d", "prefix": "\ud83d", **lists}
+    request, text = Request.parse(json.dumps(line)), "\ufffd" * 3
+    assert (request.text, request.prefix) == (text, text)
+    assert request.constraints == request.bad_phrases == (text,)
+
+
 @pytest.mark.parametrize(
     ("line", "error"),
     [

@@ -128,7 +128,7 @@ class Echo:
         }
 
 
-REQUEST = {"text": "a b", "id": 7, "tag": "2de", "prefix": "x", "seed": 3}
+REQUEST = {"text": "a b", "id": 7, "tag": "2de", "prefix": "x"}
 REQUEST |= {"constraints": ["y", "z"], "bad_phrases": ["no"]}
 
 

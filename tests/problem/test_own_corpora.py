@@ -57,7 +57,7 @@ def test_train_contains_the_corpora_in_their_shares():
 
 def test_shares_apply_to_filtered_pairs():
     write("a.tsv", [*LARGE, ("", "x"), ("x y z", "y"), ("x", "x")])
-    write("b.tsv", [*SMALL, ("x", "x"), ("x", " ")])
+    write("b.tsv", [*SMALL, ("x", "x"), ("x", "\u200b")])
     manifest = make(
         text(
             "a.tsv:0.75:web,b.tsv:0.25",

@@ -48,6 +48,12 @@ def data(tmp_path):
     return data
 
 
+def test_a_missing_run_to_start_from_is_named_as_it_was_given(tmp_path):
+    options = {"problem": "spellout_ende", "output_dir": tmp_path / "new"}
+    with pytest.raises(T2TLiteError, match=str(tmp_path / "typo")):
+        t2t_lite.train(**options, init_from=tmp_path / "typo")
+
+
 @pytest.fixture
 def run(tmp_path):
     """Return a function that writes a run's config; its data is in `far`."""

@@ -181,6 +181,19 @@ def test_hparam_that_does_not_fit_the_data_leaves_no_run(create, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_dev_without_a_usable_pair_leaves_no_run(
+    create, problem, monkeypatch, tmp_path
+):
+    def samples(self, split, raw):
+        for source, target in Words.samples(self, split, raw):
+            yield source * (1 if split == "train" else 40), target
+
+    monkeypatch.setattr(type(problem), "samples", samples)
+    with pytest.raises(T2TLiteError, match="Raise max_length"):
+        create()
+    assert not (tmp_path / "run").exists()
+
+
 def test_train_steps_cannot_change_with_a_cooldown(create):
     create(hparams=HPARAMS.replace(cooldown=0.5, train_steps=10))
     with pytest.raises(T2TLiteError, match="train_steps is 10 there and 12"):

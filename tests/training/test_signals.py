@@ -111,6 +111,24 @@ def test_second_signal_acts_immediately(tmp_path):
 
 
 @pytest.mark.own_process
+def test_a_signal_that_also_ends_the_reader_of_stderr_stops_training():
+    stderr = os.dup(2)
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 2)
+    try:
+        with Requests(TrainingOptions()) as requests:
+            os.kill(os.getpid(), signal.SIGINT)
+            with pytest.raises(StopRequested, match="SIGINT"):
+                requests.check()
+            os.write(2, b"ignored")
+    finally:
+        os.dup2(stderr, 2)
+        for each in (stderr, writer):
+            os.close(each)
+
+
+@pytest.mark.own_process
 def test_sigusr1_saves_and_training_continues(tmp_path):
     run = TinyRun(tmp_path)
     _raise_at(run, 7, signal.SIGUSR1)  # within update 3

@@ -66,9 +66,11 @@ def test_patience_uses_the_scores_of_the_moving_average(tmp_path):
 
 
 def test_best_checkpoints_are_kept_with_the_last(tmp_path):
-    run = TinyRun(tmp_path, train_steps=12)
+    run = TinyRun(tmp_path, train_steps=12, average_checkpoints=5)
     scores = [10.0, 30.0, 20.0, 5.0, 20.0, 15.0]
     _scored(run, scores, keep_best=3, keep_checkpoints=1)
+    # An average of the old and the last checkpoint would be worse.
+    assert not checkpoints.list_checkpoints(run.checkpoints_dir, averages=True)
     # The earlier of two equal scores is better.
     mark = json.loads((run.checkpoints_dir / "best.json").read_text())
     assert mark == {

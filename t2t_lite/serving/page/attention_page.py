@@ -13,6 +13,7 @@ from t2t_lite.decoding.translator import Engine, Translator
 from t2t_lite.errors import UsageError
 from t2t_lite.serving import page
 from t2t_lite.serving.signatures import attention
+from t2t_lite.tokenizers.base import to_valid_utf8
 
 _DIGITS = 4  # decimals of a weight
 
@@ -29,9 +30,11 @@ def compute_attention(
     for text in (source, "" if target is None else target):
         if not isinstance(text, str):
             raise UsageError(f"A text must be a str; got {text!r}.")
+    source = to_valid_utf8(source)
     if target is None:
         (result,) = translate_lines(translator, [source])
         target = result.hypotheses[0].text
+    target = to_valid_utf8(target)
     outputs = attention(translator)(*map(tf.constant, ([source], [target])))
     if outputs.pop("cut")[0]:
         raise UsageError(

@@ -259,6 +259,7 @@ class Model:
                 del self._states[self._current.number]
             self._current = version
             self._states[number] = State.AVAILABLE
+            self._failed.pop(number, None)
             requests.VERSION.set(number)
             self.log(f"Loaded {self.options.model_name} version {number}.")
             gc.collect()  # objects of TensorFlow form reference cycles

@@ -96,6 +96,11 @@ def test_a_broken_version_is_skipped_until_its_files_change(
     (tmp_path / "2" / "saved_model.pb").write_text("mended")
     asyncio.run(model.refresh())
     assert model.find("m").metadata == "mended"
+    put(tmp_path, 3)
+    asyncio.run(model.refresh())
+    shutil.rmtree(tmp_path / "2")
+    asyncio.run(model.refresh())
+    assert sorted(states(model)) == [3]
 
 
 def test_deleted_version_is_served_until_another_is_available(tmp_path, model):

@@ -33,7 +33,12 @@ async function translateFile(model, file) {
   find("work").hidden = find("stop").hidden = false;
   find("download").hidden = true;
   find("file-status").textContent = `Translating ${file.name}.`;
-  const lines = (await file.text()).replace(/^\ufeff/, "").split(/\r?\n/);
+  const text = await file.text().catch(error => { // for example, of a folder
+    find("file-status").textContent = error.message;
+    find("stop").hidden = true;
+  });
+  if (text === undefined) return;
+  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/);
   if (lines.at(-1) === "") lines.pop();
   const outputs = Array(lines.length).fill("");
   const errors = [];
