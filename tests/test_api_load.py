@@ -38,6 +38,7 @@ def test_text_returns_a_text_and_list_returns_a_list(of_run):
 def test_nbest_gives_hypotheses_best_first(of_run):
     found = of_run(TEXTS[0], nbest=3)
     assert found[0].text == of_run(TEXTS[0])
+    assert 1 < len(found) <= 3
     assert all(isinstance(each.tokens, list) for each in found)
     scores = [each.score for each in found]
     assert scores == sorted(scores, reverse=True)

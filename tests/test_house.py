@@ -164,7 +164,7 @@ def run_python(code):
         check=True,
         capture_output=True,
         text=True,
-        env=os.environ | {"REQUEST_OPTIONS": "80"},
+        env=os.environ | {"COLUMNS": "80"},
     ).stdout
 
 
@@ -226,6 +226,7 @@ def test_wheel_contains_all_files_in_one_package(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
+    assert "t2t_lite/py.typed" in names
     assert tops == {"t2t_lite", f"t2t_lite-{t2t_lite.__version__}.dist-info"}
     shown = ROOT.glob("t2t_lite/serving/page/static/*.[hcjs]*")
     for file in (*files_of(*FOLDERS), *shown):

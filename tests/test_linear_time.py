@@ -20,6 +20,7 @@ from t2t_lite.tokenizers.tags import tag_of
 
 N = 2_000
 RUNS = ["a", ".", "a.", " .", "»", " »", "。", "a。", "(", "<", "'", "-", " "]
+RUNS += [".»", ". »", "。」", "\u3000", "Mr. Smith left... "]
 TREES = {
     "nested": lambda n: "(A " * n + "b" + ")" * n,
     "labels": lambda n: " ".join(f"(A{i}" for i in range(n)) + " b" + ")" * n,

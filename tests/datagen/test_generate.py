@@ -1,17 +1,17 @@
 import itertools
 import re
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
+from support.full_disk import full_disk
 from support.places import TESTS
 from support.toy_problem import COMPLETE, Toy, WithPairs, files_in, make, texts
 from t2t_lite.corpus.download import RemoteFile
@@ -183,14 +183,10 @@ def test_concurrent_calls_generate_the_data_once(tmp_path):
             time.sleep(0.2)
             super().train_encoders(raw, data_dir, seed)
 
-    threads = [
-        threading.Thread(target=make, args=(Slow(), tmp_path)) for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(runs) == 1
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(make, Slow(), tmp_path) for _ in range(3)]
+    first, *others = (call.result() for call in calls)
+    assert others == [first, first] and len(runs) == 1
     assert files_in(tmp_path) == COMPLETE
 
 
@@ -235,13 +231,11 @@ def test_a_lost_connection_is_no_error_of_the_disk_and_can_resume(tmp_path):
 def test_full_disk_is_one_clear_error_and_keeps_the_old_data(tmp_path):
     before = make(Toy(), tmp_path)
     big = WithPairs([("x" * 100, "y" * 100)] * 500)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(T2TLiteError, match="`data_dir") as error:
-            make(big, tmp_path, overwrite=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with (
+        full_disk(20_000),
+        pytest.raises(T2TLiteError, match="`data_dir") as error,
+    ):
+        make(big, tmp_path, overwrite=True)
     assert "\n" not in str(error.value)
     assert "resumes" in str(error.value)
     assert files_in(tmp_path) == COMPLETE | {".toy.incomplete"}

@@ -73,6 +73,8 @@ def test_a_compiled_search_gives_the_same_results(encoder, settings, options):
         for name in ("outputs", "tokens", "cut"):
             np.testing.assert_array_equal(found[name], wanted[name])
         assert_scores_close(found["scores"], wanted["scores"])
+    graph = jitted.graph(count).get_concrete_function().graph.as_graph_def()
+    assert any("_XlaMustCompile" in f.attr for f in graph.library.function)
     empty = jitted.translate(tf.constant([], tf.string), count)
     assert empty["tokens"].shape == (0, count, 0)
 
@@ -104,7 +106,7 @@ def test_a_shape_is_compiled_in_the_background_after_a_few_requests():
 
     def compiled(number):
         compiling.set()
-        may_end.wait()
+        assert may_end.wait(60)
         return "compiled", number
 
     def plain(number):

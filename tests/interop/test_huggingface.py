@@ -272,6 +272,20 @@ def exported(tmp_path, train_encoder):
     return export
 
 
+def test_the_commands_import_and_export_a_model(
+    exported, run_command, tmp_path
+):
+    folder, _ = exported()
+    run, export = tmp_path / "run", tmp_path / "export"
+    flags = [f"--huggingface={folder}", f"--output_dir={run}"]
+    code, out, err = run_command("import_t2t", *flags)
+    assert (code, out) == (0, f"{run}\n"), err
+    flags = [f"--output_dir={run}", f"--export_dir={export}", "--alpha=0"]
+    code, out, err = run_command("exporter", *flags, "--format=huggingface")
+    assert (code, out) == (0, f"{export / '1'}\n"), err
+    assert (export / "1" / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     "hparams",
     [

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import pathlib
 import threading
+import time
 import types
 import urllib.request
 
@@ -102,8 +103,10 @@ class Held:
 
 def until(server, name, value):
     """Wait until a metric of a server has a value."""
-    while metric(server, name) != value:
-        pass
+    deadline = time.monotonic() + 30
+    while (found := metric(server, name)) != value:
+        assert time.monotonic() < deadline, f"{name} is {found}"
+        time.sleep(0.01)
 
 
 def metric(server, name):

@@ -1,6 +1,7 @@
 """The trainer as a separate process: replicas, a usr_dir, Ctrl-C."""
 
 import json
+import re
 import signal
 import subprocess
 
@@ -41,6 +42,27 @@ def test_roman_numerals_train_from_their_usr_dir(tmp_path, run_process):
     assert json.loads(done.stdout)["sentences"] == 200
 
 
+def test_sigterm_saves_and_the_same_command_resumes(
+    tiny_flags, tmp_path, run_process
+):
+    flags = [*tiny_flags, f"--output_dir={tmp_path}", "--log_steps=1"]
+    flags += ["--train_steps=1000000", "--eval_steps_every=1000000"]
+    with subprocess.Popen(
+        [*command_line("trainer"), *flags], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            next(line for line in process.stderr if "step 5/" in line)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 75, err
+    step = int(re.search(r"update (\d+) is saved", err)[1])
+    done = run_process("trainer", *flags, f"--train_steps={step + 1}")
+    assert done.returncode == 0, done.stderr
+    assert f"from update {step} in" in done.stderr
+
+
 def test_ctrl_c_during_data_generation_leaves_no_partial_data(tmp_path):
     usr_dir = tmp_path / "usr"
     usr_dir.mkdir()
@@ -71,6 +93,7 @@ def test_ctrl_c_during_data_generation_leaves_no_partial_data(tmp_path):
         text=True,
     )
     assert process.stdout.readline() == "sampling\n"
+    process.send_signal(signal.SIGUSR1)  # has no effect before training
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -1,9 +1,5 @@
-import json
-
 import pytest
 
-from support.places import SHARED_DATA
-from t2t_lite import plugins, registry
 from t2t_lite.hparam import HParams
 from t2t_lite.training.schedules import (
     cooldown,
@@ -12,8 +8,6 @@ from t2t_lite.training.schedules import (
     learning_rate,
     training_rate,
 )
-
-ORIGINAL = SHARED_DATA / "t2t/learning_rate.json"
 
 
 def test_rate_rises_linearly_to_its_peak_at_the_end_of_warm_up():
@@ -107,40 +101,3 @@ def test_flat_inverse_sqrt_starts_at_the_peak_rate():
     )
     rates = [training_rate(hparams, step) for step in (1, 2, 5, 17)]
     assert rates == pytest.approx([0.01, 0.01, 0.01, 0.005])
-
-
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        # Our sets. The "legacy" schedule counts from 1, the others from 0.
-        ("transformer_base_v1", None),
-        ("transformer_base_v3", None),
-        ("transformer_big_single_gpu", None),
-        # Schedules that none of our sets has.
-        ("transformer_big", {"learning_rate": 2.0, "schedule_offset": 1}),
-        (
-            "transformer_tpu",
-            {
-                "schedule": "flat_inverse_sqrt",
-                "learning_rate": 0.01,
-                "schedule_offset": 1,
-            },
-        ),
-    ],
-)
-def test_rates_equal_those_of_tensor2tensor(name, changes):
-    if not ORIGINAL.exists():
-        pytest.skip("tensor2tensor's rates are not in ../shared/data/t2t")
-    original = json.loads(ORIGINAL.read_text("utf-8"))["schedules"][name]
-    if changes is None:
-        plugins.load_plugins()
-        hparams = registry.hparams(name)
-    else:
-        hparams = HParams(
-            hidden_size=original["hparams"]["hidden_size"],
-            warmup_steps=original["hparams"]["learning_rate_warmup_steps"],
-        ).replace(**changes)
-    for counter, rate in original["lr"].items():
-        ours = training_rate(hparams, int(counter) + 1)
-        assert ours == pytest.approx(rate, rel=1e-6), counter
-    assert len(original["lr"]) >= 10

@@ -140,13 +140,16 @@ def _minutes_left(seconds):
     return (process_seconds() + seconds) / 60
 
 
-def test_time_limit_saves_in_time(tmp_path):
+def test_time_limit_saves_in_time(tmp_path, clock):
     run = TinyRun(tmp_path)
-    run.data.before_batch = lambda epoch, number: time.sleep(0.2)
-    limit = _minutes_left(seconds=9)
+
+    def wait(epoch, number):
+        clock.seconds += 2
+
+    run.data.before_batch = wait
     with pytest.raises(Interrupted, match="`max_minutes=") as stop:
-        train(run, train_steps=1000, max_minutes=limit)
-    assert process_seconds() / 60 < limit
+        train(run, train_steps=1000, max_minutes=_minutes_left(seconds=60))
+    assert clock.seconds < 60
     assert stop.value.exit_code == 75
     (step,) = steps(run)
     assert f"update {step} is saved" in str(stop.value)

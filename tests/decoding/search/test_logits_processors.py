@@ -131,7 +131,8 @@ def required(phrases):
 
 
 @pytest.mark.parametrize(
-    ("others", "count"), [("no prefix", 250), ("several", 1), ("all", 250)]
+    ("others", "count"),
+    [("no prefix", 250), ("no triple twice", 250), ("avoid an end", 1)],
 )
 @pytest.mark.parametrize(
     "phrases",
@@ -160,6 +161,7 @@ def test_full_width_beam_finds_all_with_required_phrases(
             EOS in ids and allowed(ids) and all(has(ids, x) for x in phrases)
         ),
     )[:count]
+    assert wanted
     options["processors"] = [*processors, *options["processors"]]
     assert_finds(wanted, table, num_hypotheses=count, **options)
 
