@@ -36,7 +36,7 @@ help: ## show this help
 $(STAMP): setup.py pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "t2t-lite needs Python 3.11-3.13: make PYTHON=python3.12" >&2; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (TensorFlow is a large download) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[dev]'
@@ -90,7 +90,7 @@ numerictest: $(STAMP) ## run the numeric tests with the kernels of an old proces
 	  $(NUMERIC_TESTS)
 
 $(BEAM)/.installed: setup.py pyproject.toml constraints.txt
-	@test -x $(BEAM)/bin/python || $(PYTHON) -m venv $(BEAM)
+	@$(BEAM)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(BEAM)
 	@echo "Installing Apache Beam into $(BEAM) ..."
 	@grep -vE '^($(BEAM_OWN))==' constraints.txt > $(BEAM)/constraints.txt
 	@$(BEAM)/bin/python -m pip install --quiet --disable-pip-version-check \
@@ -101,7 +101,7 @@ beamtest: $(BEAM)/.installed ## run the tests of Apache Beam, in a separate envi
 	$(BEAM)/bin/python -m pytest tests/datagen/test_beam_splits.py
 
 $(RAY)/.installed: setup.py pyproject.toml constraints.txt
-	@test -x $(RAY)/bin/python || $(PYTHON) -m venv $(RAY)
+	@$(RAY)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(RAY)
 	@echo "Installing Ray into $(RAY) ..."
 	@$(RAY)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt --editable '.[ray]' pytest
@@ -111,7 +111,7 @@ raytest: $(RAY)/.installed ## run the test of Ray Train, in a separate environme
 	$(RAY)/bin/python -m pytest tests/system/test_cluster.py -k ray_train
 
 $(TORCH)/.installed: setup.py pyproject.toml constraints.txt
-	@test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	@$(TORCH)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(TORCH)
 	@echo "Installing PyTorch into $(TORCH) ..."
 	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  --constraint constraints.txt torch==2.13.0 keras
@@ -125,7 +125,7 @@ torchtest: $(TORCH)/.installed ## run the model core on PyTorch, in a separate e
 # Version 4 is the last with pipeline("translation"). Our packages need newer
 # versions of its requirements.
 $(HUGGINGFACE)/.installed:
-	@test -x $(HUGGINGFACE)/bin/python || $(PYTHON) -m venv $(HUGGINGFACE)
+	@$(HUGGINGFACE)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv $(HUGGINGFACE)
 	@echo "Installing transformers into $(HUGGINGFACE) ..."
 	@$(HUGGINGFACE)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  torch==2.13.0 transformers==4.57.6 sentencepiece==0.2.3 sacremoses==0.2.0 \
@@ -141,7 +141,7 @@ lint: $(STAMP) ## check style, formatting and types
 	$(BIN)/ruff format --check .
 	@# mypy does not support package_dir, so link the folders into one package.
 	@rm -rf $(TYPES) && mkdir -p $(TYPES)/t2t_lite
-	@ln -s $(addprefix $(CURDIR)/,$(wildcard t2t_lite/*) problems hparams bin) \
+	@ln -s $(addprefix ../../,$(wildcard t2t_lite/*) problems hparams bin) \
 	  $(TYPES)/t2t_lite
 	$(BIN)/mypy $(TYPES)/t2t_lite
 	$(BIN)/python tests/support/plain_words.py

@@ -144,7 +144,6 @@ def _decoder(model, sizes, beam_size):
                 cache,
                 batch_size=rows,
                 beam_size=beam_size,
-                vocab_size=vocab_size,
                 limits=np.full(rows, length, "int32"),
                 longest=length,
                 alpha=0.6,

@@ -23,17 +23,17 @@ def make_step(sizes, beam_size, compute_type="float32"):
     spec.register_target_vocabulary(tokens)
     spec.validate()
     spec.optimize(quantization=None)
-    folder = tempfile.mkdtemp()
-    spec.save(folder)
     # As in our side, parallel searches share the sentences and the cores.
     searches = 1 if sizes["rows"] == 1 else min(4, sizes["threads"])
-    translator = ctranslate2.Translator(
-        folder,
-        device="cpu",
-        compute_type=compute_type,
-        inter_threads=searches,
-        intra_threads=sizes["threads"] // searches,
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        spec.save(folder)
+        translator = ctranslate2.Translator(
+            folder,
+            device="cpu",
+            compute_type=compute_type,
+            inter_threads=searches,
+            intra_threads=sizes["threads"] // searches,
+        )
     length = sizes["length"]
     ids = np.random.default_rng(1).integers(
         3, len(tokens), (sizes["rows"], length)

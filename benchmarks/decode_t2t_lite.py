@@ -57,7 +57,6 @@ def make_step(sizes, beam_size, precision="float32"):
             cache,
             batch_size=tf.shape(inputs)[0],
             beam_size=beam_size,
-            vocab_size=sizes["vocab_size"],
             limits=limits,
             longest=longest,
             alpha=0.6,

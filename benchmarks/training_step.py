@@ -15,6 +15,9 @@ from pathlib import Path
 
 from side import Side
 
+from t2t_lite.tf_setup import num_cpus
+
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # all sides run on the CPU
 HERE = Path(__file__).parent
 SIZES = {
     "d128": (128, 256, 4, 4, 8000),
@@ -35,7 +38,7 @@ def sizes_of(name):
         "vocab_size": vocab,
         "rows": 64,
         "length": 32,
-        "threads": os.cpu_count(),
+        "threads": num_cpus(),
     }
 
 

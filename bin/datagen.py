@@ -84,7 +84,12 @@ def _add_flags(parser: flags.Parser) -> None:
 def generate_data(args: argparse.Namespace) -> None:
     """Generate, inspect or import the data of `--problem`; print a report."""
     flags.require(args, "problem")
-    flags.check_together(args, _CONFLICTS, {"beam_options": "runner"})
+    flags.check_together(args, _CONFLICTS, {})
+    if args.beam_options and not args.runner:
+        raise UsageError(
+            f"Unexpected argument {args.beam_options[0]!r}: join files with "
+            "commas. Options of Beam require --runner."
+        )
     plugins.load_plugins(args.usr_dir)
     if args.import_shards:
         _print_counts(args, _import_shards(args))

@@ -7,7 +7,6 @@ An export for Hugging Face's transformers is a MarianMT model.
 """
 
 import argparse
-import dataclasses
 import os
 from typing import Any
 
@@ -40,8 +39,7 @@ def _add_flags(parser: flags.Parser) -> None:
     flags.add(parser, {"--format=NAME": help_text}, known, _FORMATS[0])
     runs.add_quantization(parser, "--format=ctranslate2")
     group = parser.add_argument_group("Options of --format=saved_model")
-    names = [field.name for field in dataclasses.fields(ExportOptions)]
-    flags.add_settings(group, ExportOptions, names)
+    flags.add_settings(group, ExportOptions)
     help_text = (
         "load the export in a process without t2t-lite and compare results, "
         "which takes longer than the export"

@@ -126,9 +126,9 @@ def _problem(
     name = args.problem or train_dir.flags.get("problem", "")
     base_name = name.removesuffix(registry.REVERSED_SUFFIX)
     options: dict[str, Any] = {}
-    if not args.problem and base_name not in registry.problem_names():
+    if not args.problem and base_name not in registry.PROBLEMS:
         options = {"name": base_name} if base_name else {}
-        name = "text"
+        name = f"text{name[len(base_name) :]}"
     problem = registry.problem(name)
     if not isinstance(problem, TextFiles):
         return problem

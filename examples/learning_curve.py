@@ -16,7 +16,9 @@ def main() -> None:
         sys.exit(__doc__)
     lines = (pathlib.Path(sys.argv[1]) / "metrics.jsonl").read_text()
     records = [json.loads(line) for line in lines.splitlines()]
-    largest = max(record.get("loss", 0) for record in records)
+    # The loss is null if all updates were skipped.
+    records = [x for x in records if x.get("loss", 0) is not None]
+    largest = max((x.get("loss", 0) for x in records), default=0)
     print("update   loss")
     for record in records:
         if "loss" in record:

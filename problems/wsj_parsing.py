@@ -38,16 +38,13 @@ class WsjParsing(ParsingProblem):
 
 
 @register_problem("wsj_parsing_semisupervised")
-class WsjParsingSemisupervised(ParsingProblem):
+class WsjParsingSemisupervised(WsjParsing):
     """Parsing, trained also on automatic trees (17 million in the paper).
 
     The option `trees` gives their files with one or more trees per line.
     """
 
-    file_stem = "wsj_"
     layouts = (SplitRanges(*_SECTIONS, 32_000), SplitRanges(*_SAMPLE, 2_000))
-    labels = _LABELS
-    tags = _TAGS
     treebank_share = 0.1
 
 

@@ -149,7 +149,7 @@ def load(
     run = Run.open(folder, str(usr_dir or "") or None, to_decode=True)
     devices = stream.choose_devices(replicas)
     models = stream.build_per_device(
-        devices, lambda: run.load_ensemble(checkpoint, list(map(str, ensemble)))
+        devices, lambda: run.load_ensemble(checkpoint, ensemble)
     )
 
     def make_replicas(**options: Any) -> "list[Replica]":
@@ -286,10 +286,9 @@ class LoadedTranslator:
     ) -> "Iterator[Result]":
         """Return the results of a stream of texts or pairs, in input order.
 
-        The input, and `stream_options`, which are `batching`, `first_line`,
-        `skip` and `note`, are those of `decoding.stream.translate_lines`.
-        `score` adds token scores, for pairs. The other options are those of
-        `__call__`.
+        `decoding.stream.translate_lines` documents the texts and the
+        `stream_options`: `batching`, `first_line`, `skip` and `note`. `score`
+        adds token scores, for pairs. `__call__` documents all other options.
         """
         from t2t_lite.decoding import stream
 

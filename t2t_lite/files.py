@@ -46,7 +46,8 @@ def write_file(path: Path, sync_to_disk: bool = True) -> Iterator[BinaryIO]:
             error.filename = str(path)  # the name that users know
         raise
     finally:
-        hidden.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the error above is raised
+            hidden.unlink()
 
 
 @contextlib.contextmanager

@@ -261,11 +261,6 @@ class HParams(ModelHParams):
         return cls().replace(**values)
 
     def __str__(self) -> str:
-        return "\n".join(
-            f"{name}={_text(value)}" for name, value in self.to_dict().items()
-        )
-
-
-def _text(value: Any) -> str:
-    """Return a value in the format that `override` parses."""
-    return "none" if value is None else json.dumps(value).strip('"')
+        # The format that `override` parses.
+        lines = (f"{k}={json.dumps(v)}" for k, v in self.to_dict().items())
+        return "\n".join(lines).replace('"', "").replace("=null", "=none")

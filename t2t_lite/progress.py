@@ -3,17 +3,19 @@
 This is the only module that uses rich, which it imports when work starts.
 """
 
+import contextlib
 import sys
 import time
-from typing import Self, TextIO
+from typing import IO, Self, TextIO
 
 _SECONDS_BETWEEN_LINES = 30
 _SPEED_WINDOW_SECONDS = 1800  # window of the mean speed for the ETA
 
 
-def log(text: str) -> None:
-    """Write a line to stderr, because stdout is for results."""
-    print(text, file=sys.stderr, flush=True)
+def log(text: str, stream: IO[str] | None = None) -> None:
+    """Write a line to stderr, even if its reader, such as `tee`, has ended."""
+    with contextlib.suppress(OSError):
+        print(text, file=stream or sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:
@@ -62,7 +64,9 @@ class Counter:
         self._console = Console(
             file=stream or sys.stderr, highlight=False, soft_wrap=True
         )
-        self.is_live = shown and self._console.is_terminal
+        # Not for TERM=dumb, nor for FORCE_COLOR with a file.
+        is_tty = self._console.is_interactive and self._console.file.isatty()
+        self.is_live = shown and is_tty
         self._time_left = progress.TimeRemainingColumn()
         self._progress = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
@@ -107,7 +111,10 @@ class Counter:
 
     def log(self, text: str) -> None:
         """Write a line above the bar."""
-        self._console.print(text, markup=False)
+        if self.is_live:
+            self._console.print(text, markup=False, emoji=False)
+        else:
+            log(text, self._console.file)
 
     def advance(self, count: float) -> None:
         """Add to the count; without a terminal log it every 30 seconds."""

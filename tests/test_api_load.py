@@ -1,6 +1,7 @@
 """`t2t_lite.load`: a run and an export translate alike, in plain Python."""
 
 import copy
+import json
 import os
 import pickle
 import shutil
@@ -12,6 +13,7 @@ import pytest
 import t2t_lite
 from support.rounding import approx_score
 from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.training.run import Run
 
 TEXTS = ["1 2 3", "", "7"]
 
@@ -200,6 +202,21 @@ def test_a_member_of_an_ensemble_may_be_in_the_home_folder(
 ):
     monkeypatch.setenv("HOME", str(tiny_run.parent))
     twice = t2t_lite.load(tiny_run, ensemble=[f"~/{tiny_run.name}"])
+    assert twice(TEXTS) == of_run(TEXTS)
+
+
+def test_runs_with_equal_vocabularies_of_any_name_form_an_ensemble(
+    of_run, tiny_run, run_copy
+):
+    config = json.loads((run_copy / "config.json").read_text())
+    ((name, checksum),) = config["vocabulary"].items()
+    config["problem"] = "text"
+    config["problem_options"] = {"name": "other", "vocabulary": "/x.model"}
+    config["vocabulary"] = {"other.vocab.model": checksum}
+    (run_copy / name).rename(run_copy / "other.vocab.model")
+    (run_copy / "config.json").write_text(json.dumps(config))
+    other = Run.open(run_copy, to_decode=True)
+    twice = t2t_lite.load(tiny_run, ensemble=[other])
     assert twice(TEXTS) == of_run(TEXTS)
 
 

@@ -43,6 +43,10 @@ def test_error_names_the_file_and_not_the_temporary_file(tmp_path):
     with pytest.raises(FileNotFoundError) as error, files.write_file(path):
         pass
     assert error.value.filename == str(path)
+    (tmp_path / "none").touch()
+    with pytest.raises(NotADirectoryError) as error, files.write_file(path):
+        pass
+    assert error.value.filename == str(path)
 
 
 @pytest.mark.parametrize("replace", [True, False])

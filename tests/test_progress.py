@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from t2t_lite.progress import Counter, duration
+from t2t_lite.progress import Counter, duration, log
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,31 @@ def test_counter_on_a_terminal_is_live(monkeypatch, clock):
     shown = sys.stderr.getvalue()
     for part in ("file.gz", "20 MB  10 MB/s", "ETA", "0:00:02"):
         assert part in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "stream"),
+    [("TERM", "dumb", Terminal()), ("FORCE_COLOR", "1", io.StringIO())],
+)
+def test_a_stream_that_cannot_show_a_bar_gets_lines(
+    monkeypatch, name, value, stream
+):
+    monkeypatch.setenv(name, value)
+    with Counter("toy", stream=stream) as counter:
+        counter.log("1:100:2 [b]")
+    assert not counter.is_live
+    assert stream.getvalue() == "1:100:2 [b]\n"
+
+
+def test_work_continues_without_a_reader_of_its_messages(monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    log("lost")
+    with Counter("toy") as counter:
+        counter.log("lost")
 
 
 def test_hidden_counter_writes_nothing(monkeypatch, clock):

@@ -163,8 +163,7 @@ def add_text_flags(parser: argparse.ArgumentParser) -> None:
         "--output_dir.",
     )
     skip = ("shared_vocabulary", "imported")
-    names = [field.name for field in dataclasses.fields(TextOptions)]
-    add_settings(group, TextOptions, names, skip=skip)
+    add_settings(group, TextOptions, skip=skip)
     group.add_argument(
         "--separate_vocabularies",
         dest="shared_vocabulary",

@@ -54,7 +54,7 @@ def open_lines(path: str | None) -> Iterable[bytes]:
 
 
 def read_aligned(path: str, count: int, other: str) -> list[str]:
-    """Return the lines of a file, which must be as many as those of `other`."""
+    """Return the lines of a file; raise T2TLiteError if not `count` lines."""
     lines = list(read_lines(path))
     if len(lines) != count:
         raise T2TLiteError(

@@ -70,8 +70,8 @@ def open_run(
 ) -> "Run":
     """Start TensorFlow and return the `Run` of `find_run`.
 
-    The weights of its models must not change. With `to_export` the graphs are
-    for other processes.
+    The caller must not change the weights of its models. With `to_export` the
+    graphs are for other processes.
     """
     output_dir, config = find_run(args)
     if "sample" in args:  # raises errors before TensorFlow is imported

@@ -13,6 +13,8 @@
 # All workers save two minutes before the time limit and exit with 75.
 #SBATCH --signal=TERM@120
 
+export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK" # srun does not inherit it
+
 # The trainers read the addresses of all workers from SLURM's variables. They
 # stop if one of them is lost.
 srun --kill-on-bad-exit=0 t2t-lite-trainer "$@"

@@ -82,10 +82,7 @@ _count = validators.integer(1)
 _no_value = validators.Validator("without a value", _true)
 # In this order: a pair counts under the first filter that drops it.
 _FILTERS: dict[str, tuple[validators.Validator, Callable[..., bool] | None]] = {
-    "broken_encoding": (
-        _no_value,
-        lambda _, a, b: "\ufffd" in a or "\ufffd" in b,
-    ),
+    "broken_encoding": (_no_value, lambda _, a, b: "\ufffd" in a + b),
     "control_characters": (_no_value, _control_characters),
     "identical": (_no_value, lambda _, a, b: a.strip() == b.strip()),
     "characters": (_count, lambda limit, *pair: max(map(len, pair)) > limit),
@@ -98,9 +95,9 @@ _FILTERS: dict[str, tuple[validators.Validator, Callable[..., bool] | None]] = {
 def make_filter(
     filters: Mapping[str, Any], tags: Sequence[str] = ()
 ) -> Callable[[str, str], str | None]:
-    """Return a function: the first filter, except DUPLICATES, of a pair.
+    """Return a function from a pair to the filter that drops it, or None.
 
-    `filters` are limits by name; `tags` of source texts are not counted.
+    `filters` are limits by name, without DUPLICATES; `tags` are not counted.
     """
     predicates = [
         (name, functools.partial(predicate, filters[name]))

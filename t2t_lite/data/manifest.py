@@ -49,7 +49,7 @@ class SplitRecord:
     shards: tuple[ShardRecord, ...]  # in order
     # Words of both sides that the vocabulary cannot encode; 0 if it has bytes.
     unknown_words: int = 0
-    # Pairs with invalid text by type; they are not dropped for it.
+    # Pairs with invalid text, by type; they are kept.
     damaged: dict[str, int] = dataclasses.field(default_factory=dict)
     # Packed rows by the positions of their longer side; {} for single pairs.
     row_lengths: dict[int, int] = dataclasses.field(default_factory=dict)
@@ -105,7 +105,7 @@ class Manifest:
     """A record of the data of a problem and its provenance."""
 
     problem: str  # base name of the problem; both directions share the data
-    fingerprint: str  # these two are of the problem when generating the data
+    fingerprint: str  # of the problem at generation, like `definition`
     definition: dict[str, Any]
     vocabulary: dict[str, dict[str, Any]]  # "sha256", "bytes" by file name
     splits: dict[str, SplitRecord]

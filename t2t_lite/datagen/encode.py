@@ -238,7 +238,8 @@ def encode_chunks(
     chunks = iter(chunks)
     first = list(itertools.islice(chunks, MIN_CHUNKS_FOR_POOL))
     chunks = itertools.chain(first, chunks)
-    if processes == 1 or len(first) < MIN_CHUNKS_FOR_POOL:
+    is_small = len(first) < MIN_CHUNKS_FOR_POOL
+    if processes == 1 or is_small or not _can_spawn(problem):
         encoders = problem.load_encoders(vocabulary_dir)
         for chunk in chunks:
             work(encoders, chunk)
@@ -299,6 +300,14 @@ def _exit_with_parent() -> None:
     assert parent
     parent.join()
     os._exit(1)
+
+
+def _can_spawn(problem: Problem) -> bool:
+    """Return whether a new process can import the problem's class."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if file is None:  # a notebook
+        return type(problem).__module__ != "__main__"
+    return os.path.isfile(file)  # not "<stdin>"
 
 
 def _work_in_worker(task: bytes, chunk: Chunk) -> None:

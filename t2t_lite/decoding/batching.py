@@ -16,7 +16,7 @@ Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 DEFAULT_SIZE = 64
-# Batches sorted by length together: more of them pad less but answer later.
+# Batches that are sorted by length together; more pad less but answer later.
 _BATCHES_PER_CHUNK = 16
 # The search of a shorter text costs as much as one of this many tokens.
 _MIN_TOKENS = 8

@@ -41,9 +41,7 @@ def _is_id(value: Any) -> bool:
 
 # Accepts str or bytes; stores str.
 _Text = Annotated[Any, Validator("a string", _parse_line)]
-_String = Annotated[
-    str, condition("a string", lambda value: isinstance(value, str))
-]
+_String = Annotated[str, condition("a string", lambda x: isinstance(x, str))]
 _Phrases = Annotated[
     tuple[str, ...], Validator("a list of non-empty strings", _parse_phrases)
 ]

@@ -26,12 +26,7 @@ from t2t_lite.evaluation.minimum_bayes_risk import mean_utilities
 from t2t_lite.problem import Problem
 from t2t_lite.tf_setup import num_cpus, set_num_threads
 from t2t_lite.tokenizers.sentence_splitter import sentence_splitter
-from t2t_lite.tokenizers.tags import (
-    add_tag,
-    check_tag,
-    split_keeping_tag,
-    split_tag,
-)
+from t2t_lite.tokenizers.tags import add_tag, check_tag, split_tag
 
 # Options of a `Request` that apply to one sentence only.
 _SENTENCE_OPTIONS = ("prefix", "constraints")
@@ -114,7 +109,8 @@ def translate_lines(
             return []
         if split is None:
             return [item]
-        texts = split_keeping_tag(item.text, tags, split)
+        tag, text = split_tag(item.text, tags)
+        texts = [add_tag(tag, sentence) for sentence in split(text)]
         return [dataclasses.replace(item, text=each) for each in texts]
 
     # The rest of the beam replaces hypotheses with equal texts.

@@ -191,7 +191,9 @@ class Translator(tf.Module):
         options = options or {}
         names = tuple(name for name in REQUEST_OPTIONS if name in options)
         if self._background_jit and not names and texts.shape[0] == 1:
-            width = compiled_width(int(self._width(texts)))
+            # `compiled` pads the source to this power of two.
+            width = 1 << (int(self._width(texts)) - 1).bit_length()
+            width = max(_MIN_WIDTH, width)
             shape = width, num_hypotheses
             return self._background_jit.call(shape, texts, num_hypotheses)
         graph = self.graph(num_hypotheses, names)
@@ -361,7 +363,6 @@ class Translator(tf.Module):
             cache,
             batch_size=tf.shape(limits)[0],
             beam_size=beam_size,
-            vocab_size=self.model.vocab_sizes[1],
             limits=limits,
             longest=longest,
             alpha=settings.alpha,
@@ -541,11 +542,6 @@ def _step_weights(model, jit):
         with tf.init_scope(), device, layout:
             known[jit] = model.step_weights()
     return known[jit]
-
-
-def compiled_width(width: int) -> int:
-    """Return the width to which `compiled` pads sources: a power of two."""
-    return max(_MIN_WIDTH, 1 << (width - 1).bit_length())
 
 
 def compiled(

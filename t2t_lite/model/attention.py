@@ -1,5 +1,6 @@
 """Multi-head attention (arXiv:1706.03762, section 3.2)."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -67,15 +68,15 @@ class MultiHeadAttention(keras.layers.Layer):
         self.score = score
 
     def build(self, input_shape: Shape) -> None:
-        size = input_shape[-1]
-        self.key_depth = self.key_depth or size // self.num_heads
-        self.value_depth = self.value_depth or size // self.num_heads
-        keys = self.num_heads * self.key_depth
-        values = self.num_heads * self.value_depth
-        self.query_kernel = add_kernel(self, "query_kernel", size, keys)
-        self.key_kernel = add_kernel(self, "key_kernel", size, keys)
-        self.value_kernel = add_kernel(self, "value_kernel", size, values)
-        self.output_kernel = add_kernel(self, "output_kernel", values, size)
+        size, heads = input_shape[-1], self.num_heads
+        self.key_depth = key = self.key_depth or size // heads
+        self.value_depth = value = self.value_depth or size // heads
+        keys, values = heads * key, heads * value
+        add = functools.partial(add_kernel, self)
+        self.query_kernel = add("query_kernel", size, keys)
+        self.key_kernel = add("key_kernel", size, keys)
+        self.value_kernel = add("value_kernel", size, values)
+        self.output_kernel = add("output_kernel", values, size)
         units = {"query": keys, "key": keys, "value": values, "output": size}
         self.query_bias, self.key_bias, self.value_bias, self.output_bias = (
             self.add_weight((n,), "zeros", name=f"{name}_bias")
@@ -85,17 +86,11 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         if self.max_relative_position is not None:  # shared by the heads
             rows = 2 * self.max_relative_position + 1
-            self.relative_keys = add_kernel(
-                self, "relative_keys", rows, self.key_depth
-            )
-            self.relative_values = add_kernel(
-                self, "relative_values", rows, self.value_depth
-            )
+            self.relative_keys = add("relative_keys", rows, key)
+            self.relative_values = add("relative_values", rows, value)
         self.score_vectors = None
         if self.score == "additive":
-            self.score_vectors = add_kernel(
-                self, "score_vectors", self.num_heads, self.key_depth
-            )
+            self.score_vectors = add("score_vectors", heads, key)
         self.built = True
 
     @property

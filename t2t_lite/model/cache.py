@@ -38,7 +38,7 @@ from t2t_lite.ops import (
 # The loop state of a search.
 Tensors = dict[str, Tensor]
 
-# An ancestor at positions that are still to come: no slot.
+# The ancestry of positions that are not decoded yet: no slot.
 _NO_SLOT = -1
 # Positions by which the cache grows: few, because a step attends to all, and
 # enough that copies, one for each growth, cost little.
@@ -137,7 +137,7 @@ class DecoderCache:
         attention, dtype = layers[0].self_attention, memory.dtype
         length = _GROWTH if uses_tf_cpu() else max_length
         batch = shape_list(memory)[0]
-        table = new_buffer((batch, beam_size, length), "int32", 2)
+        table = new_buffer((batch, beam_size, length), "int32")
         tensors = {
             "ancestry": table + _NO_SLOT,
             "source_bias": attention_scores_bias(memory_mask)[:, None, None],
@@ -149,8 +149,8 @@ class DecoderCache:
             keys, values = layer.cross_attention.project_kv(memory)
             tensors[f"source_keys_{i}"] = keys
             tensors[f"source_values_{i}"] = values
-            tensors[f"keys_{i}"] = new_buffer(key_shape, dtype, 2)
-            tensors[f"values_{i}"] = new_buffer(value_shape, dtype, 2)
+            tensors[f"keys_{i}"] = new_buffer(key_shape, dtype)
+            tensors[f"values_{i}"] = new_buffer(value_shape, dtype)
         return tensors
 
     @classmethod

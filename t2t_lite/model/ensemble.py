@@ -32,13 +32,6 @@ class Ensemble:
         """The weights of all models."""
         return [weight for model in self.models for weight in model.weights]
 
-    def _each(self, method, values, *arguments):
-        """Call a method of each model with its element of `values`."""
-        return tuple(
-            getattr(model, method)(value, *arguments)
-            for model, value in zip(self.models, values, strict=True)
-        )
-
     def encode(self, inputs: Tensor) -> tuple[tuple, Tensor]:
         """Return the memory of each model and the padding mask [B, S]."""
         encoded = [model.encode(inputs) for model in self.models]
@@ -80,11 +73,11 @@ class Ensemble:
 
     def reorder_cache(self, cache: tuple, parents: Tensor) -> tuple:
         """Return the caches if hypothesis k continues `parents[:, k]`."""
-        return self._each("reorder_cache", cache, parents)
+        return tuple(Transformer.reorder_cache(x, parents) for x in cache)
 
     def select_sentences(self, cache: tuple, rows: Tensor) -> tuple:
         """Return the caches of the sentences `rows`, int32 [M]."""
-        return self._each("select_sentences", cache, rows)
+        return tuple(Transformer.select_sentences(x, rows) for x in cache)
 
     def token_log_probs(self, features: Features) -> Tensor:
         """Return the log-probability of each target token, float32 [B, T]."""
@@ -93,6 +86,6 @@ class Ensemble:
 
 
 def log_mean_exp(log_probs: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability."""
+    """Return the log of the mean probability, of float [...] each: [...]."""
     log_sum = ops.logsumexp(ops.stack(log_probs), axis=0)
     return log_sum - ops.log(float(len(log_probs)))

@@ -289,16 +289,10 @@ class FeedForward(keras.layers.Layer):
         self.activation = activation
 
     def build(self, input_shape: Shape) -> None:
-        size = input_shape[-1]
-        self.hidden_kernel = add_kernel(
-            self, "hidden_kernel", size, self.filter_size
-        )
-        self.hidden_bias = self.add_weight(
-            (self.filter_size,), "zeros", name="hidden_bias"
-        )
-        self.output_kernel = add_kernel(
-            self, "output_kernel", self.filter_size, size
-        )
+        size, ff = input_shape[-1], self.filter_size
+        self.hidden_kernel = add_kernel(self, "hidden_kernel", size, ff)
+        self.hidden_bias = self.add_weight((ff,), "zeros", name="hidden_bias")
+        self.output_kernel = add_kernel(self, "output_kernel", ff, size)
         self.output_bias = self.add_weight((size,), "zeros", name="output_bias")
         self.built = True
 

@@ -209,14 +209,11 @@ class _FixedSeed(keras.random.SeedGenerator):
 
 
 @_faster_on_cpu
-def new_buffer(
-    shape: Sequence[int | Tensor], dtype: str, growing_axis: int
-) -> Tensor:
+def new_buffer(shape: Sequence[int | Tensor], dtype: str) -> Tensor:
     """Return zeros for `write_rows`, given ints or int32 scalars.
 
-    A loop may lengthen the growing axis if `uses_tf_cpu()`.
+    A loop may lengthen axis 2 if `uses_tf_cpu()`.
     """
-    del growing_axis
     return ops.zeros(shape, dtype)
 
 

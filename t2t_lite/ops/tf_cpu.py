@@ -17,7 +17,7 @@ from t2t_lite import ops
 from t2t_lite.ops import DROPOUT_STEPS, Tensor
 from t2t_lite.tf_setup import weights_are_frozen
 
-# From so many columns on, transposing a kernel is worth a pass over it.
+# Kernels with at least this many columns are transposed in a separate pass.
 _WIDE = 512
 # Rows of logits at least this wide are searched in two stages, by blocks.
 _TWO_STAGE_WIDTH = 2048
@@ -163,10 +163,8 @@ def _random_int16(x, seed, rows_before):
     return reshape_like(bits, x)
 
 
-def new_buffer(
-    shape: Sequence[int | Tensor], dtype: str, growing_axis: int
-) -> Tensor:
-    """Return zeros for `write_rows`, the growing axis of unknown size.
+def new_buffer(shape: Sequence[int | Tensor], dtype: str) -> Tensor:
+    """Return zeros for `write_rows`, axis 2 of unknown size.
 
     It replaces `zeros`; see `write_rows` for the gain.
     """
@@ -174,7 +172,7 @@ def new_buffer(
     # would then change all of them.
     buffer = tf.raw_ops.Empty(shape=tf.stack(shape), dtype=dtype, init=True)
     known = [size if isinstance(size, int) else None for size in shape]
-    known[growing_axis] = None
+    known[2] = None
     return tf.raw_ops.PlaceholderWithDefault(input=buffer, shape=known)
 
 

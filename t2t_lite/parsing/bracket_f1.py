@@ -40,10 +40,6 @@ class Parameters:
     labeled: bool = True  # compare labels and spans, not only spans
     cutoff_length: int = 40  # maximum words for the second block of totals
 
-    def same_label(self, one: str, other: str) -> bool:
-        """Return True if two labels, or two tags, count as equal."""
-        return _same(one, other, self.equal_labels)
-
     def equal_to(self, label: str) -> set[str]:
         """Return the labels that count as equal to a label, itself included."""
         return {label}.union(*(p for p in self.equal_labels if label in p))
@@ -210,7 +206,7 @@ def score_trees(
         len(test.brackets),
         _crossing(gold.brackets, test.brackets, length=len(gold.leaves)),
         len(gold.leaves),
-        sum(parameters.same_label(a.label, b.label) for a, b in tags),
+        sum(_same(a.label, b.label, parameters.equal_labels) for a, b in tags),
     )
 
 

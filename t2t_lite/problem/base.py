@@ -182,7 +182,7 @@ class Problem:
     ) -> dict[str, Any]:
         """Return a report: at least `metric`, `score` (0-100) and `sentences`.
 
-        Sources and references are texts of the shards, and outputs those of the
+        Sources and references are texts of the shards; outputs are texts of the
         model before `postprocess`.
         """
         raise _undefined(self, "evaluate")
@@ -191,7 +191,7 @@ class Problem:
         """Raise T2TLiteError if `evaluate` requires a missing package."""
 
     def tokenize(self, text: str) -> str:
-        """Return a raw source text in the corpus's tokenization, if any."""
+        """Tokenize a raw source text like the corpus, or raise UsageError."""
         raise UsageError(
             f"`tokenize` is not supported by {self.registered_name}: its input "
             "is raw text."

@@ -229,6 +229,12 @@ class TextFiles(Text2TextProblem):
         found = {parallel.languages_of(name, given) for name in train}
         languages = found.pop() if len(found) == 1 else given
         other.source_language, other.target_language = languages
+        if other.reversed and other.source_tags:
+            raise UsageError(
+                f"{self.registered_name} would have tags in its targets "
+                f"(got {', '.join(other.source_tags)}). Give `pairs` without "
+                "tags and another `name`."
+            )
         return other
 
     def option_words(self) -> list[str]:
@@ -250,13 +256,7 @@ class TextFiles(Text2TextProblem):
         return tuple(sorted(tags - {""}))
 
     def reverse(self) -> Self:
-        if self.source_tags and not self.reversed:
-            raise UsageError(
-                f"{self.registered_name}_rev would have tags in its targets "
-                f"(got {', '.join(self.source_tags)}). Give `pairs` without "
-                "tags and another `name`."
-            )
-        return super().reverse()
+        return super().reverse().with_options(self.options)
 
     def samples(self, split: str, raw: RawFiles) -> Iterator[tuple[str, str]]:
         self._require_files(raw)

@@ -33,9 +33,9 @@ class Tokenizer(tf.Module):
     path: Path  # of the vocabulary file
     sha256: str  # of the file's content, in hex
     vocab_size: int  # number of ids, PAD_ID and EOS_ID included
-    # Id of text that the vocabulary cannot encode; None if there is no such.
+    # Id for text that the vocabulary cannot encode; None if it encodes all.
     unknown_id: int | None = None
-    tags: Sequence[str] = ()  # see `tags`; those that the vocabulary knows
+    tags: Sequence[str] = ()  # pieces that are tags; see `tokenizers.tags`
     _pieces: Sequence[str]  # by id
 
     def __init__(self, path: PathLike):

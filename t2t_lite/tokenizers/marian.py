@@ -25,9 +25,9 @@ class MarianVocabulary(Tokenizer):
     """The vocabulary of MarianMT models of Hugging Face's transformers.
 
     The file is a zip archive of `source.spm`, `target.spm` and `pieces.json`,
-    a list. A code at the start of a text, such as `>>deu<<`, is
-    one token. As in `transformers`, a decoded text has no unknown tokens and no
-    white space at its ends. Unlike there, `</s>` in a text is not a token.
+    a list. A code at the start of a text, such as `>>deu<<`, is one token.
+    Decoded texts have no unknown tokens and no white space at their ends, as in
+    `transformers`. Unlike in `transformers`, `</s>` in a text is not a token.
 
     Raises:
       T2TLiteError: the file is missing or damaged.

@@ -1,8 +1,8 @@
 """Split paragraphs into sentences by the rules of Moses's split-sentences.perl.
 
 A full stop ends a sentence if a capital, a digit or a letter of a script
-without capitals follows and the word before it is not an abbreviation (those of
-sacremoses). Other maintained splitters require models or are not linear.
+without capitals follows, and sacremoses does not list the word before it as an
+abbreviation. Other maintained splitters require models or are not linear.
 """
 
 import functools

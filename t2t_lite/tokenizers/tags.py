@@ -6,7 +6,7 @@ name it `2de`; in a text it is `<2de>`. The tags of MarianMT are `>>deu<<`.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from t2t_lite.errors import UsageError
 
@@ -58,11 +58,3 @@ def split_tag(text: str, tags: Sequence[str]) -> tuple[str, str]:
     """Split a text into its tag ("" without one) and the rest."""
     tag, space, rest = text.partition(" ")
     return (tag, rest) if space and tag in tags else ("", text)
-
-
-def split_keeping_tag(
-    text: str, tags: Sequence[str], split: Callable[[str], Sequence[str]]
-) -> list[str]:
-    """Split a text into sentences and put its tag before each of them."""
-    tag, rest = split_tag(text, tags)
-    return [add_tag(tag, sentence) for sentence in split(rest)]

@@ -13,9 +13,9 @@ class WordPieceVocabulary(base.Tokenizer):
     """A `vocab.txt`; line n, counted from 0, has the id n + 2.
 
     Ids 0 and 1 are PAD and EOS. Extra spaces, control characters, [CLS] and
-    words of over 100 bytes are not preserved. Without capitals in the pieces
-    text is lower-cased, and without accents, too, accents are removed. The last
-    of equal lines counts.
+    words of over 100 bytes are not preserved. If no piece has a capital, text
+    is lower-cased; if no piece has an accent either, accents are removed. The
+    last of equal lines counts.
     """
 
     def __init__(self, path: PathLike):

@@ -81,7 +81,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_ema(self) -> bool:
-        """Return True for the moving average inside a checkpoint."""
+        """True for the moving average inside a checkpoint."""
         return self.path.name == EMA
 
     @property

@@ -41,7 +41,7 @@ def make_config(
     usr_dir: str | None = None,
     hparams_set: str | None = None,
 ) -> dict[str, Any]:
-    """Return `config.json`; `data` has `dir`, `fingerprint` and `seed`."""
+    """Return `config.json`; `data` has `dir`, `fingerprint`, maybe `seed`."""
     options = problem.options
     if usr_dir and (folder := Path(usr_dir).expanduser()).is_dir():
         usr_dir = str(folder.resolve())  # otherwise the name of a package
@@ -196,10 +196,10 @@ def read_metrics(output_dir: Path) -> list[dict[str, Any]]:
 
 
 def add_evaluation(
-    output_dir: Path, step: int, weights: str, report: Mapping[str, Any]
+    output_dir: Path, step: int, checksum: str, report: Mapping[str, Any]
 ) -> None:
-    """Append a report on weights with a checksum, if the run is writable."""
-    record = {"step": step, "weights": weights, **report}
+    """Append a report with the `checksum` of its weights, if writable."""
+    record = {"step": step, "weights": checksum, **report}
     with (
         contextlib.suppress(OSError),
         open(output_dir / EVALUATIONS_FILE, "a", encoding="utf-8") as file,

@@ -48,11 +48,11 @@ def make_strategy(
     if options.replicas:
         raise UsageError("replicas conflicts with workers: remove replicas.")
     timeout = options.cluster_timeout
-    # TensorFlow holds the GIL while it connects, so only a C timer can end the
-    # wait for a worker that died after it opened its port.
-    faulthandler.dump_traceback_later(timeout + 5, exit=True, file=2)
     try:
         _wait_for_workers(addresses, index, timeout)
+        # TensorFlow holds the GIL while it connects, so only a C timer can end
+        # the wait for a worker that died after it opened its port.
+        faulthandler.dump_traceback_later(timeout + 5, exit=True, file=2)
         # Without the number of GPUs, the strategy would use the CPU.
         gpus = tf.config.list_physical_devices("GPU")
         resolver = cluster_resolver.SimpleClusterResolver(

@@ -31,7 +31,7 @@ from t2t_lite.validators import changed
 CARD = "card.md"
 _LANGUAGE = re.compile("[a-z]{2,3}")  # ISO 639, as the Hub reads it
 # The folders of a file in a word of a command.
-_FOLDERS = re.compile(r"(?<![^=,:;])[^=,:;]*[/\\]")
+_FOLDERS = re.compile(r"(?<![^=,:;])[/~.][^=,:;]*[/\\]")
 _CONDITIONS = ("weights", "beam_size", "alpha", "sentences", "signature")
 
 
@@ -97,6 +97,8 @@ def command_of(run: Run, options: TrainingOptions) -> list[str]:
     given = changed(options)
     for name in ("hparams_override", "problem_options"):  # added above
         given.pop(name, None)
+    if (seed := run.config.get("seed", 1)) != 1:
+        given["seed"] = seed
     if "freeze" in run.config:
         given["freeze"] = tuple(run.config["freeze"])
     if source := run.config.get(SOURCE):

@@ -93,8 +93,8 @@ class TrainingOptions:
     )
     max_minutes: _Minutes | None = _training(
         None,
-        "time limit of the process in minutes; it saves in time and exits with "
-        "75 (default: no limit)",
+        "time limit of the process in minutes; it saves before the limit and "
+        "exits with code 75 (default: no limit)",
     )
     hang_timeout_minutes: _Minutes = _training(
         30,

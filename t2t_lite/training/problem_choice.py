@@ -48,7 +48,7 @@ def choose_job(
     plugins.load_plugins(options.usr_dir)
     run_dir = check("output_dir", output_dir, folder) if output_dir else None
     config = run_config.find_config(run_dir) if run_dir else None
-    # Without hparams, those of the run in init_from.
+    # Without hparams, the run in init_from provides them.
     has_hparams = hparams is not None or options.init_from
     if config is None and (problem is None or not has_hparams):
         raise UsageError(
@@ -71,7 +71,7 @@ def choose_job(
     if not run_dir and set_name and problem:
         name = problem if isinstance(problem, str) else problem.name
         run_dir = default_output_dir(name, set_name)
-        config = run_config.find_config(run_dir)
+        config = None if options.data_dir else run_config.find_config(run_dir)
     given = options.problem_options or {}
     task, data_dir = choose_problem(
         problem, given, options.data_dir, run_dir, config
@@ -81,7 +81,7 @@ def choose_job(
             "output_dir is required with hyperparameters that are not a "
             "registered set."
         )
-    if not output_dir and task.name != run_dir.parent.name:
+    if not output_dir:
         # The name of text files comes from their options or data.
         run_dir = default_output_dir(task.name, str(set_name))
         config = run_config.find_config(run_dir)
@@ -105,7 +105,7 @@ def choose_problem(
 ) -> tuple[Problem, Path]:
     """Return the problem with its options, and the folder of its data.
 
-    Without a `problem` the run in `output_dir`, with that `config`, has it.
+    If `problem` is None, `config`, from the run in `output_dir`, names it.
     Without `given` options, except the `name` of text files, the options come
     from the run, else from the data. Without a `data_dir` the folder is the
     folder of the run's data, else the default.

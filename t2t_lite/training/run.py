@@ -4,7 +4,7 @@
 OUTPUT_DIR/config.json        problem, all hparams, seed, versions, data
            *.vocab.*          copies of the vocabulary
            checkpoints/       see `checkpoints`
-           metrics.jsonl, tensorboard/
+           *.jsonl, tensorboard/, card.md
 ```
 """
 
@@ -350,21 +350,22 @@ class Run:
         return model, found
 
     def ensemble(
-        self, which: str | int, members: Sequence[str]
+        self, which: str | int, members: Sequence[Any]
     ) -> list[tuple["Run", checkpoints.Checkpoint]]:
         """Return the models of an ensemble, each as a run and a checkpoint.
 
         The first model is the checkpoint `which` of this run. The `members` are
-        folders of other runs, or names of other checkpoints. All must have the
+        runs, folders of runs, or names of other checkpoints. All must have the
         same vocabularies.
         """
         found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
         for member in members:
-            run, chosen = self, member
-            folder = Path(member).expanduser()
+            run, chosen = self, str(getattr(member, "output_dir", member))
+            folder = Path(chosen).expanduser()
             if (folder / CONFIG).is_file():
                 run, chosen = Run.open(folder, to_decode=True), "default"
-            if run.config["vocabulary"] != self.config["vocabulary"]:
+            ours, theirs = (x.config["vocabulary"] for x in (self, run))
+            if sorted(ours.values()) != sorted(theirs.values()):  # of any name
                 raise UsageError(
                     "An ensemble requires runs with the same vocabulary; "
                     f"{run.output_dir} and {self.output_dir} have different "
@@ -375,7 +376,7 @@ class Run:
         return found
 
     def load_ensemble(
-        self, which: str | int, members: Sequence[str]
+        self, which: str | int, members: Sequence[Any]
     ) -> tuple[Transformer | Ensemble, list[checkpoints.Checkpoint]]:
         """Return the models of `ensemble` as one model, and the checkpoints."""
         found = self.ensemble(which, members)

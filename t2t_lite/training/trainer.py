@@ -440,16 +440,19 @@ class Trainer:
 
     def _evaluate_all(self) -> None:
         """Evaluate the weights, and their moving average if it exists."""
+        for weights in dict.fromkeys((None, self._ranked)):
+            self._evaluate(weights)
+
+    @contextlib.contextmanager
+    def _with_weights(self, weights: str | None) -> Iterator[None]:
+        """Give the model its moving average inside the block, for EMA."""
         model = checkpoints.model_tensors(self.model)
-        averages = self._averages()
-        self._evaluate(None)
-        if not averages:
-            return
+        averages = self._averages() if weights == checkpoints.EMA else {}
         trained = {name: tf.identity(model[name]) for name in averages}
         try:
             for name, average in averages.items():
                 model[name].assign(average)
-            self._evaluate(checkpoints.EMA)
+            yield
         finally:
             for name, value in trained.items():
                 model[name].assign(value)
@@ -465,7 +468,8 @@ class Trainer:
         reason = ""
         try:
             self._check()
-            shard = self._dev.evaluate_shard()
+            with self._with_weights(weights):
+                shard = self._dev.evaluate_shard()
         except signals.StopRequested as stop:
             reason = str(stop)
         shards, reasons = zip(*self._all_gather((shard, reason)), strict=True)

@@ -127,6 +127,7 @@ def test_flags_of_own_text_are_needed_only_once(datagen, text_flags, tmp_path):
         (["--problem=wmt_ende", "--source=a"], 2, ["source", "wmt_ende"]),
         (["--direct_num_workers=2"], 2, ["--direct_num_workers"]),
         (["--", "--direct_num_workers=2"], 2, ["--runner"]),
+        (["--pairs=a.tsv", "b.tsv"], 2, ["'b.tsv'", "commas"]),
         (["--runner=DirectRunner", "--processes=2"], 2, ["--processes"]),
         (["--runner=DirectRunner", "--raw_dir=gs://b"], 2, ["gs://b"]),
         (["--inspect", "--problem=multi30k_ende"], 1, ["multi30k_ende"]),

@@ -52,6 +52,17 @@ def test_an_import_is_a_run_that_decodes(train_dir, run_command, tmp_path):
     assert out.count("\n") == 1
 
 
+def test_an_import_keeps_the_direction(train_dir, run_command, tmp_path):
+    folder, flags = train_dir
+    (file,) = folder.glob("flags*.txt")
+    file.write_text(file.read_text().replace("_mine", "_mine_rev"))
+    code, _, err = run_command("import_t2t", *flags)
+    assert code == 0, err
+    config = json.loads((tmp_path / "run/config.json").read_text())
+    assert config["problem"] == "text_rev"
+    assert config["problem_options"]["name"] == "translate_xxyy_mine"
+
+
 def test_different_logits_write_nothing(train_dir, run_command, tmp_path):
     _, flags = train_dir
     ids = np.array([[3, 4, 1]])

@@ -281,6 +281,24 @@ def test_number_of_processes_does_not_change_the_data(tmp_path, monkeypatch):
     assert manifests[0] == manifests[1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["-"], ["-c"]])
+def test_a_problem_of_a_notebook_needs_no_other_process(tmp_path, words):
+    code = (
+        "from support.toy_problem import Toy, make\n"
+        "from t2t_lite.datagen import encode\n"
+        "encode.CHUNK_PAIRS = encode.MIN_CHUNKS_FOR_POOL = 2\n"
+        "class Mine(Toy):\n"
+        "    pass\n"
+        f"make(Mine(), {str(tmp_path)!r}, processes=2)\n"
+    )
+    words = [*words, code] if words == ["-c"] else words
+    subprocess.run(
+        [sys.executable, *words], input=code, check=True, cwd=TESTS, text=True
+    )
+    assert Manifest.load(tmp_path, Toy()).splits["train"].examples == 40
+
+
 def run_endless_pool(folder):
     """Start a process that generates data forever, with two workers."""
     code = f"""

@@ -357,6 +357,14 @@ def test_options_of_one_sentence_conflict_with_splitting(translator):
 TAGS = ("<haus>", "<maus>")
 
 
+def test_each_sentence_of_a_line_has_the_tag_of_the_line(translator):
+    lines = ["<haus> eins. zwei", "<haus> eins", "<haus> zwei"]
+    both, *parts = texts(
+        translate_lines(translator, lines, split=at_stops, tags=TAGS)
+    )
+    assert both == " ".join(parts)
+
+
 def test_a_tag_is_put_before_the_text_of_a_request(translator):
     requests = [
         Request("eins zwei", tag="haus"),

@@ -78,7 +78,6 @@ def check_search(model, beam_size):
         cache,
         batch_size=2,
         beam_size=beam_size,
-        vocab_size=17,
         limits=np.array([6, 4]),
         longest=6,
         alpha=0.6,

@@ -41,7 +41,6 @@ def search(texts, log_probs, beam_size=4, limits=None, alpha=0.0):
         {"none": tf.zeros([len(texts)])},
         batch_size=len(texts),
         beam_size=beam_size,
-        vocab_size=table.shape[-1],
         limits=limits,
         alpha=alpha,
         num_hypotheses=1,

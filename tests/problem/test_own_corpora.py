@@ -157,6 +157,8 @@ def test_dev_pairs_have_tags_of_train_and_no_shares(pairs):
 def test_the_reversed_direction_has_no_tags():
     with pytest.raises(UsageError, match="text_rev .*tags"):
         text("a.tsv:web", "text_rev")
+    with pytest.raises(UsageError, match="text_rev .*tags"):
+        text("a.tsv", "text_rev").with_options({"pairs": "a.tsv:web"})
     assert text("a.tsv:0.5,b.tsv:0.5", "text_rev")
 
 

@@ -38,7 +38,6 @@ def search_tables(tables, first_ids, limits, beam_size, alpha, **options):
         },
         batch_size=batch_size,
         beam_size=beam_size,
-        vocab_size=vocab_size,
         limits=limits,
         alpha=alpha,
         **options,

@@ -4,7 +4,6 @@ import pytest
 
 from t2t_lite.tokenizers.tags import (
     add_tag,
-    split_keeping_tag,
     split_tag,
     tag_of,
 )
@@ -31,9 +30,3 @@ def test_tag_is_added_to_a_text_and_removed(text):
     assert split_tag(add_tag("<2de>", text), TAGS) == ("<2de>", text)
     assert split_tag(text, TAGS) == ("", text)
     assert add_tag("", text) == text
-
-
-def test_each_sentence_of_a_tagged_text_has_the_tag():
-    split = str.split
-    assert split_keeping_tag("<2de> a b", TAGS, split) == ["<2de> a", "<2de> b"]
-    assert split_keeping_tag("a b", TAGS, split) == ["a", "b"]

@@ -71,6 +71,13 @@ def test_moving_average_does_not_change_training(trained, tmp_path):
         checkpoints.resolve(plain.checkpoints_dir, "ema")
 
 
+def test_the_best_checkpoint_has_the_trained_weights(trained, tmp_path):
+    run = TinyRun(tmp_path, ema_decay=0.9)
+    score = lambda: {"metric": "bleu", "score": 3.0}  # noqa: E731
+    train(run, score, train_steps=2, save_steps=9, eval_steps_every=2)
+    require_same(weights(run, 2), weights(trained, 2))
+
+
 def test_resumed_average_equals_that_of_an_uninterrupted_run(trained, tmp_path):
     halves = TinyRun(tmp_path, ema_decay=0.9)
     train(halves, train_steps=3)

@@ -159,6 +159,8 @@ def test_command_of_the_card_trains_the_same_model(tiny_run, tmp_path):
 def test_card_of_an_export_contains_no_local_path(run, run_command, tmp_path):
     conditions = run.config["conditions"]
     conditions["command"].append("--pairs=/x/A.tsv:0.7:web,../B.tsv:0.3")
+    kept = ["--test_pairs=tfds:wmt/de-en", "--freeze=encoder_layer_0/*"]
+    conditions["command"] += kept
     run.update_config(conditions=conditions)
     export = tmp_path / "export"
     flags = [f"--output_dir={run.output_dir}", f"--export_dir={export}"]
@@ -166,6 +168,7 @@ def test_card_of_an_export_contains_no_local_path(run, run_command, tmp_path):
     assert code == 0, err
     text = (export / "1" / "assets.extra" / "card.md").read_text()
     assert "--pairs=A.tsv:0.7:web,B.tsv:0.3" in text
+    assert all(word in text for word in kept)
     assert "--data_dir=data" in text and "--output_dir=run" in text
     assert "average-2-step" not in text  # only the exported weights are listed
     assert str(tmp_path.parent) not in text
@@ -194,16 +197,17 @@ def test_command_lists_changes_of_the_set_and_of_defaults(a_run):
     hparams = registry.hparams("transformer_toy").override(
         "batch_tokens=999,packing=true,key_depth=4"
     )
-    options = TrainingOptions(save_steps=5, deterministic=True, seed=7)
+    options = TrainingOptions(save_steps=5, deterministic=True)
     made = a_run("spellout_ende_rev", hparams, "transformer_toy")
+    made.config["seed"] = 7  # a run that resumes keeps its seed
     assert command_of(made, options) == [
         "t2t-lite-trainer",
         "--problem=spellout_ende_rev",
         "--hparams=transformer_toy",
         "--hparams_override=key_depth=4,batch_tokens=999,packing=true",
         "--deterministic",
-        "--seed=7",
         "--save_steps=5",
+        "--seed=7",
         "--data_dir=/data",
         "--output_dir=/run",
     ]

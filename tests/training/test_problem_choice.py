@@ -18,7 +18,8 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.plugins import load_plugins
 from t2t_lite.training import checkpoints
 from t2t_lite.training.config import find_config
-from t2t_lite.training.problem_choice import choose_problem
+from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import choose_job, choose_problem
 from t2t_lite.training.run import Run
 
 
@@ -124,6 +125,18 @@ def test_run_determines_its_options_and_its_data(data, run, tmp_path):
     assert choose(None, None, output_dir) == (*ours, tmp_path / "far")
     assert choose(folder, None, output_dir) == (*ours, folder)
     assert choose(tmp_path / "new", None, output_dir)[:2] == ours
+
+
+def test_data_of_a_folder_is_chosen_before_an_older_run(
+    data, run, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    old = tmp_path / "t2t-lite/runs/text/transformer_toy"
+    old.parent.mkdir(parents=True)
+    run(pairs="/old.tsv").rename(old)
+    options = TrainingOptions(data_dir=data(pairs="/a.tsv", name="mine"))
+    job = choose_job("text", "transformer_toy", None, options)
+    assert job.problem.name == job.output_dir.parent.name == "mine"
 
 
 def test_missing_data_of_a_run_is_not_created_elsewhere(

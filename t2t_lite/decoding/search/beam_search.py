@@ -28,7 +28,6 @@ def beam_search(
     *,
     batch_size: int | Tensor,
     beam_size: int,
-    vocab_size: int,
     limits: Tensor,
     longest: int | Tensor | None = None,
     alpha: float,
@@ -53,7 +52,6 @@ def beam_search(
       cache: a structure of tensors.
       batch_size: B.
       beam_size: K, at least 1.
-      vocab_size: V, at least 2.
       limits: int32 [B], maximum number of tokens of each sentence, EOS
         included; 0 gives an empty hypothesis.
       longest: L, at least each limit; None: the largest limit.

@@ -18,8 +18,8 @@ _Texts = Annotated[tuple[str, ...], texts]
 class SearchSettings:
     """The settings of a search.
 
-    Unless a search is constrained, scores are computed from the model's
-    log-probabilities, with all options.
+    Scores are computed from the model's log-probabilities, whatever the options
+    are, unless the search is constrained.
 
     Raises:
       UsageError: a value is invalid, or two options conflict.

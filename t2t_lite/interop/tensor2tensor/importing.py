@@ -130,7 +130,7 @@ def _import_weights(run, variables, space):
     """Build the model of a run with the weights of the checkpoint."""
     with skip_init():
         model = run.model()
-    weights = {_name(weight): weight for weight in model.weights}
+    weights = {w.path.partition("/")[2]: w for w in model.weights}
     shapes = {name: weight.shape for name, weight in weights.items()}
     for name, value in variables.weights(space, shapes).items():
         weights[name].assign(value)
@@ -145,14 +145,9 @@ def _import_adam(updater, model, slots, updates):
     for key, values in zip(("mean", "square"), slots, strict=True):
         states = zip(model.trainable_variables, adam.state, strict=True)
         for weight, state in states:
-            state[key].assign(values[_name(weight)])
+            state[key].assign(values[weight.path.partition("/")[2]])
     adam.applied.assign(updates)
     return "Adam's state"
-
-
-def _name(weight: Any) -> str:
-    """Return a weight's name without the model's name."""
-    return weight.path.partition("/")[2]
 
 
 def _compare_logits(model: Transformer, path: Path) -> str:

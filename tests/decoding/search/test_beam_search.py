@@ -121,7 +121,6 @@ def steps_taken(table, limit, beam_size, alpha, **options):
         {},
         batch_size=1,
         beam_size=beam_size,
-        vocab_size=table.shape[-1],
         limits=[limit],
         alpha=alpha,
         **options,
