@@ -15,7 +15,7 @@ from t2t_lite import plugins, registry
 from t2t_lite.bin.cli import flags
 from t2t_lite.bin.cli.command import Command
 from t2t_lite.bin.cli.output import print_json
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import T2TLiteError, UsageError, format_error
 from t2t_lite.problem import Problem
 from t2t_lite.progress import gib
 from t2t_lite.tf_setup import num_cpus, start_tensorflow
@@ -50,12 +50,18 @@ def _run_checks(args: argparse.Namespace) -> None:
     if args.problem and args.hparams and not output_dir:
         output_dir = options.default_output_dir(args.problem, args.hparams)
     checks = {"devices": _check_devices, "memory": _check_memory}
-    if args.problem:
-        config = find_config(output_dir) if output_dir else None
-        problem, data_dir = choose_problem(
-            args.problem, {}, args.data_dir, output_dir, config
-        )
-        checks["data"] = functools.partial(_check_data, data_dir, problem)
+    config = find_config(output_dir) if output_dir else None
+    if args.problem or config:
+        try:
+            problem, data_dir = choose_problem(
+                args.problem, {}, args.data_dir, output_dir, config
+            )
+            checks["data"] = functools.partial(_check_data, data_dir, problem)
+        except T2TLiteError as error:  # the run's data is missing
+            if args.problem and isinstance(error, UsageError):
+                raise
+            finding = False, flags.options_to_flags(str(error))
+            checks["data"] = lambda: finding
     checks["data_dir"] = functools.partial(_check_folder, data_dir)
     if output_dir:
         checks["output_dir"] = functools.partial(_check_folder, output_dir)

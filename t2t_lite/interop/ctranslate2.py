@@ -70,11 +70,13 @@ def require_runnable(translator: Translator) -> None:
     is_known = not is_relative or encoding == "none"
     known = "position_encoding=none with max_relative_position"
     depths = attention.key_depth, attention.value_depth
+    side = getattr(translator.source_encoder, "side", "source")  # MarianMT's
     for is_supported, rule, got in (
         (window is None, "attention_window=none", window),
         (is_known, known, encoding),
         (score == "scaled", "attention_score=scaled", score),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
+        (side == "source", "the direction of the vocabulary", "the reverse"),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
         if not is_supported:

@@ -324,6 +324,8 @@ def write_huggingface(
     }
     if not isinstance(encoder, MarianVocabulary | SentencePieceTokenizer):
         found["vocabulary"] = type(encoder).__name__
+    if getattr(encoder, "side", "source") != "source":
+        found["vocabulary"] = "a vocabulary of the reverse direction"
     _require(_EXPORTABLE | dict.fromkeys(_DEPTHS, depth), found)
     if model.hparams.norm_epsilon > _NORM_EPSILON:
         _require({"norm_epsilon": _NORM_EPSILON}, found)

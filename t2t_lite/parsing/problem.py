@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.lines import COMPRESSED_SUFFIXES, require_files
@@ -192,14 +192,15 @@ class ParsingProblem(Problem):
             Path(data_dir) / files["targets"],
         )
 
+    def reverse(self) -> Self:
+        raise UsageError(f"{self.name} has no reverse direction (_rev).")
+
     def check_sources(self, raw: RawFiles) -> None:
         require_files(self._additional_files())
         super().check_sources(raw)
 
     def output_constraint(self, encoders: Mapping[str, Any]) -> Any:
-        """Return a `TreeConstraint`, or None for a reversed problem."""
-        if self.reversed:
-            return None
+        """Return a `TreeConstraint`."""
         from t2t_lite.parsing.tree_constraint import TreeConstraint
 
         targets = encoders["targets"]

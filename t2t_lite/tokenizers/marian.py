@@ -45,7 +45,7 @@ class MarianVocabulary(Tokenizer):
             pieces = json.loads(self.models["pieces.json"])
             if tuple(pieces[:3]) != SPECIAL_TOKENS:
                 raise ValueError(f"the first pieces are not {SPECIAL_TOKENS}")
-            self._model = self.models[f"{side}.spm"]
+            self.side, self._model = side, self.models[f"{side}.spm"]
             self._tokenizer()
         except (
             *(zipfile.BadZipFile, zlib.error, KeyError, ValueError),

@@ -35,6 +35,18 @@ def test_intact_data_and_run_pass(run_command, folders):
     assert "step 4" in found["run"]["text"]
 
 
+def test_a_run_alone_names_its_data(run_command, folders, tiny_flags, tmp_path):
+    _, run, (_, usr_dir, *_) = folders
+    found = findings(run_command, usr_dir, f"--output_dir={run}")
+    assert "48 pairs" in found["data"]["text"]
+    config = json.loads((run / "config.json").read_text())
+    config["data"]["dir"] = str(tmp_path / "lost")
+    (run / "config.json").write_text(json.dumps(config))
+    found = findings(run_command, usr_dir, f"--output_dir={run}")
+    assert not found["data"]["ok"] and "lost" in found["data"]["text"]
+    assert found["run"]["ok"]
+
+
 def test_a_damaged_shard_and_a_damaged_checkpoint_are_named(
     run_command, folders
 ):

@@ -11,6 +11,7 @@ import pytest
 
 from support.places import SHARED_DATA
 from t2t_lite import plugins, registry
+from t2t_lite.errors import UsageError
 from t2t_lite.problem import RawFiles
 
 SHARED = SHARED_DATA / "multi30k"
@@ -119,6 +120,11 @@ def test_both_directions_share_their_data(name):
     forward, backward = registry.problem(name), registry.problem(f"{name}_rev")
     assert backward.fingerprint() == forward.fingerprint()
     assert backward.languages == forward.languages[::-1]
+
+
+def test_parsing_has_no_reverse_direction():
+    with pytest.raises(UsageError, match="wsj_parsing"):
+        registry.problem("wsj_parsing_rev")
 
 
 def test_multi30k_reads_the_official_files(tmp_path):
