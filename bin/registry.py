@@ -61,7 +61,7 @@ def show(args: argparse.Namespace) -> None:
     elif args.name in sets:
         _show_set(args)
     elif args.name.removesuffix(registry.REVERSED_SUFFIX) not in problems:
-        raise registry.unknown_name(
+        raise registry.unknown_name_error(
             "problem or hparams set", args.name, sets + problems
         )
     elif args.vocab_size or args.hparams_override:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # what __getattr__ loads, for type checkers
 
 __version__ = "0.3.0"
 
-_HOME_OF = {
+_MODULE_OF = {
     "HParams": "t2t_lite.hparam",
     "Problem": "t2t_lite.problem",
     "Request": "t2t_lite.decoding.requests",
@@ -38,12 +38,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 't2t_lite' has no attribute {name!r}.")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME_OF])
+    return sorted([*globals(), *_MODULE_OF])

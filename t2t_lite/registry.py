@@ -112,7 +112,7 @@ def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
     """
     base = name.removesuffix(REVERSED_SUFFIX)
     if base not in PROBLEMS:
-        raise unknown_name("problem", name, PROBLEMS)
+        raise unknown_name_error("problem", name, PROBLEMS)
     instance = PROBLEMS[base]()
     if options:
         instance = instance.with_options(options)
@@ -127,7 +127,7 @@ def hparams(name: str) -> HParams:
       T2TLiteError: the registered function did not return `HParams`.
     """
     if name not in HPARAMS:
-        raise unknown_name("hparams set", name, HPARAMS)
+        raise unknown_name_error("hparams set", name, HPARAMS)
     values = HPARAMS[name]()
     if not isinstance(values, HParams):
         raise T2TLiteError(
@@ -153,7 +153,9 @@ def describe(name: str) -> str:
     return (entry.__doc__ or "").strip().split("\n")[0]
 
 
-def unknown_name(category: str, name: str, known: Iterable[str]) -> UsageError:
+def unknown_name_error(
+    category: str, name: str, known: Iterable[str]
+) -> UsageError:
     """Return the error for an unknown name of a category such as "problem"."""
     base = name.removesuffix(REVERSED_SUFFIX)
     hint = did_you_mean(base, known)

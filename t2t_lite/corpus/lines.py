@@ -272,20 +272,20 @@ def open_compressed(path: Readable) -> Iterator[BinaryIO]:
             else:
                 suffix = Path(str(path)).suffix.lower()
                 if start and suffix in _OPENERS:
-                    raise damaged(path, "it is not compressed data")
+                    raise damaged_error(path, "it is not compressed data")
             yield file
     except OSError as error:
         if error.errno:
             raise T2TLiteError(
                 f"Cannot read {path}: {format_error(error, place=False)}."
             ) from error
-        raise damaged(path, error) from error
+        raise damaged_error(path, error) from error
     except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise damaged(path, error) from error
+        raise damaged_error(path, error) from error
     except Exception as error:
         # The class cannot be imported if backports.zstd is not installed.
         if type(error).__name__ == "ZstdError":
-            raise damaged(path, error) from error
+            raise damaged_error(path, error) from error
         raise
 
 
@@ -309,7 +309,7 @@ def refuse_pipe(path: PathLike) -> None:
         )
 
 
-def damaged(path: Readable, reason: object) -> T2TLiteError:
+def damaged_error(path: Readable, reason: object) -> T2TLiteError:
     """Return the error for a damaged file."""
     name = _name(path)
     return T2TLiteError(f"{name} is damaged: {reason}. Get the file again.")

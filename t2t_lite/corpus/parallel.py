@@ -16,7 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from t2t_lite.corpus import lines
-from t2t_lite.corpus.lines import CORPUS, UTF_8, Encoding, Readable, damaged
+from t2t_lite.corpus.lines import (
+    CORPUS,
+    UTF_8,
+    Encoding,
+    Readable,
+    damaged_error,
+)
 from t2t_lite.errors import INVALID_JSON, T2TLiteError, UsageError, format_error
 from t2t_lite.files import PathLike
 
@@ -259,7 +265,7 @@ def read_parquet(
             names = table.schema_arrow.names
             yield from read_rows(rows, path, keys, languages, names)
     except (ArrowException, ValueError) as error:
-        raise damaged(path, format_error(error, place=False)) from error
+        raise damaged_error(path, format_error(error, place=False)) from error
 
 
 def read_rows(
@@ -316,7 +322,7 @@ def read_zip(
             source, target = (zipfile.Path(archive, x) for x in pairs[0])
             yield from read_parallel(source, target, encoding)
     except RuntimeError as error:  # encryption, or an unknown compression
-        raise damaged(path, error) from error
+        raise damaged_error(path, error) from error
 
 
 def languages_of(name: str, languages: tuple[str, str]) -> tuple[str, str]:
@@ -426,10 +432,12 @@ def _units(path, max_invalid_ratio):
                     del unit.getparent()[0]
             # After some errors the parser would begin a new document.
             for error in parser.feed_error_log.filter_from_fatals():
-                raise damaged(path, f"line {error.line}: {error.message}")
+                raise damaged_error(path, f"line {error.line}: {error.message}")
         parser.close()
     except etree.XMLSyntaxError as error:
-        raise damaged(path, f"line {error.lineno}: {error.msg}") from error
+        raise damaged_error(
+            path, f"line {error.lineno}: {error.msg}"
+        ) from error
 
 
 def _xml_encoding(path):
@@ -444,7 +452,7 @@ def _xml_encoding(path):
     try:
         name = lines.normalize_encoding(name)
     except ValueError as error:
-        raise damaged(path, f"unknown encoding {name!r}") from error
+        raise damaged_error(path, f"unknown encoding {name!r}") from error
     return UTF_8 if b"\0" in "a".encode(name) else name  # a wrong declaration
 
 

@@ -86,7 +86,7 @@ class StepWeights(NamedTuple):
     logits: list[tuple[Tensor, Tensor | None]]  # [D, C] and [C], of C columns
 
     @classmethod
-    def of(
+    def from_layers(
         cls, layers: Sequence[Any], softmax: TokenEmbedding, dtype: str
     ) -> Self:
         """Return the weights of the `DecoderLayer`s and of the logits."""
@@ -214,12 +214,12 @@ class DecoderCache:
             table = take_rows(weights["relative_keys"], distances)
             scores = ops.einsum("bhkd,sd->bhks", query, table)
             bias = bias + ops.cast(scores, "float32")  # [B, H, K, L * K]
-        shares = softmax_weights(query, keys, bias, weights.get("self_vectors"))
-        shares = ops.cast(shares, values.dtype)
-        context = batch_matmul(shares, values)  # [B, H, K, d_v]
+        probs = softmax_weights(query, keys, bias, weights.get("self_vectors"))
+        probs = ops.cast(probs, values.dtype)
+        context = batch_matmul(probs, values)  # [B, H, K, d_v]
         if distances is not None:
             table = take_rows(weights["relative_values"], distances)
-            context = context + ops.einsum("bhks,sd->bhkd", shares, table)
+            context = context + ops.einsum("bhks,sd->bhkd", probs, table)
         output, bias = weights["self_output"], weights.get("self_output_bias")
         return dense(merge_heads(context), output, bias)
 
@@ -232,8 +232,8 @@ class DecoderCache:
         (query,) = self._split(rows, (keys.shape[3],))
         bias = self.tensors["source_bias"]
         vectors = weights.get("cross_vectors")
-        shares = softmax_weights(query, keys, bias, vectors)
-        context = batch_matmul(ops.cast(shares, values.dtype), values)
+        probs = softmax_weights(query, keys, bias, vectors)
+        context = batch_matmul(ops.cast(probs, values.dtype), values)
         output, bias = weights["cross_output"], weights.get("cross_output_bias")
         return dense(merge_heads(context), output, bias)
 

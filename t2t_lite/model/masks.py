@@ -25,7 +25,9 @@ class Segments(NamedTuple):
     positions: Tensor  # int [B, T], the index in the sentence, from 0
 
     @classmethod
-    def of(cls, features: Mapping[str, Tensor], side: str) -> Self | None:
+    def from_features(
+        cls, features: Mapping[str, Tensor], side: str
+    ) -> Self | None:
         """Return the segments of `inputs` or `targets`; None if not packed."""
         if f"{side}_segmentation" not in features:
             return None

@@ -394,8 +394,8 @@ class Transformer(keras.Model):
     def _decoder_output(self, features, seed):
         drop = layers.no_dropout if seed is None else layers.DropoutMasks(seed)
         inputs, targets = features["inputs"], features["targets"]
-        source = Segments.of(features, "inputs")
-        target = Segments.of(features, "targets")
+        source = Segments.from_features(features, "inputs")
+        target = Segments.from_features(features, "targets")
         memory, mask = self.encode(inputs, drop, source)
         return self.decode(targets, memory, mask, drop, target, source)
 
@@ -519,7 +519,7 @@ class Transformer(keras.Model):
 
     def step_weights(self) -> StepWeights:
         """Return the weights of decoding steps, for `init_decoding`."""
-        return StepWeights.of(
+        return StepWeights.from_layers(
             self.decoder_layers, self.softmax_embedding, self.compute_dtype
         )
 

@@ -251,20 +251,21 @@ def _identity(config: dict[str, Any], with_data: bool) -> dict[str, Any]:
 
 
 def require_same(
-    output_dir: Path, there: dict[str, Any], here: dict[str, Any]
+    output_dir: Path, stored: dict[str, Any], requested: dict[str, Any]
 ) -> None:
-    """Check that the run in a folder equals the requested run, `here`.
+    """Check that the run in a folder equals the `requested` one.
 
     An imported run has no data before its first training run. Only its
     hyperparameters and the content of its vocabularies are compared.
     """
-    with_data = bool(there["data"]["fingerprint"])
-    there, here = _identity(there, with_data), _identity(here, with_data)
+    with_data = bool(stored["data"]["fingerprint"])
+    stored = _identity(stored, with_data)
+    requested = _identity(requested, with_data)
     if differences := [
-        f"{key} is {_brief(there.get(key))} there and "
-        f"{_brief(here.get(key))} here"
-        for key in {**there, **here}
-        if there.get(key) != here.get(key)
+        f"{key} is {_brief(stored.get(key))} there and "
+        f"{_brief(requested.get(key))} here"
+        for key in {**stored, **requested}
+        if stored.get(key) != requested.get(key)
     ]:
         raise T2TLiteError(
             f"{output_dir} holds another run: {'; '.join(differences)}. "

@@ -117,23 +117,23 @@ class TrainingLog:
         """Return whether the bar was last updated more than a second ago."""
         return self._line.is_live and time.monotonic() - self._shown_at >= 1
 
-    def progress(self, record: Mapping[str, Any]) -> None:
+    def show_progress(self, record: Mapping[str, Any]) -> None:
         """Update the bar with a record of `training`."""
         self._shown_at = time.monotonic()
         step = record["step"]
         self._line.update(_status(record), step, f"{step}/{self._total}")
 
-    def training(self, record: Mapping[str, Any]) -> None:
+    def record_updates(self, record: Mapping[str, Any]) -> None:
         """Record and show the updates since the last record."""
         self._write(record, "train")
-        self.progress(record)
+        self.show_progress(record)
         if not self._line.is_live:
             self.note(
                 f"step {record['step']}/{self._total}  {_status(record)}  "
                 f"ETA {self._line.time_left}"
             )
 
-    def evaluation(
+    def record_evaluation(
         self, record: Mapping[str, Any], samples: Sequence[dict[str, str]] = ()
     ) -> None:
         """Record an evaluation and show one of its samples."""

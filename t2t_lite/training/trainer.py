@@ -410,11 +410,11 @@ class Trainer:
         epoch = int(self.position[0])
         record = {"step": step, **meter.record(), "epoch": epoch}
         if not due:
-            log.progress(record)
+            log.show_progress(record)
             return
         if skipped := meter.skipped_in_interval:
             log.note(f"{skipped} update(s) skipped: gradients not finite.")
-        log.training(record)
+        log.record_updates(record)
         meter.start_interval()
 
     def _evaluate_if_due(self) -> bool:
@@ -486,7 +486,7 @@ class Trainer:
                 self.save(best)
         record: dict[str, Any] = {"step": self.step, **scores}
         record |= {"weights": weights} if weights else {}
-        log.evaluation(record, self._dev.samples)
+        log.record_evaluation(record, self._dev.samples)
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
         """Return whether the chief's metrics have the evaluation."""

@@ -92,10 +92,10 @@ def test_failed_write_of_a_record_is_a_warning(tmp_path, capsys):
 def test_log_without_a_terminal_has_a_line_per_record(tmp_path, clock):
     stream = io.StringIO()
     with logging.TrainingLog(tmp_path, 0, 5000, stream) as log:
-        log.progress(_record(7))
+        log.show_progress(_record(7))
         clock.seconds = 27.9  # 93 updates in 27.9 seconds: 0.3 each
-        log.training(_record(100))
-        log.evaluation({"step": 100, "dev_loss": 2.0, "dev_bleu": 31.25})
+        log.record_updates(_record(100))
+        log.record_evaluation({"step": 100, "dev_loss": 2.0, "dev_bleu": 31.25})
     assert stream.getvalue().splitlines() == [
         "step 100/5000  loss 1.500  1,234 tokens/s  rate 1.00e-03  epoch 0  "
         "ETA 0:24:30",
@@ -112,10 +112,10 @@ def test_evaluation_log_shows_the_middle_sample(tmp_path):
     stream = io.StringIO()
     with logging.TrainingLog(tmp_path, 0, 10, stream) as log:
         samples = _samples("H", "Hünd" * 126, "Hund und")
-        log.evaluation({"step": 5, "dev_loss": 2.0}, samples)
-        log.evaluation({"step": 8, "dev_loss": 2.0})  # no samples
+        log.record_evaluation({"step": 5, "dev_loss": 2.0}, samples)
+        log.record_evaluation({"step": 8, "dev_loss": 2.0})  # no samples
         scores = {"step": 9, "dev_loss": 1.0, "weights": "average"}
-        log.evaluation(scores, _samples("Hund"))
+        log.record_evaluation(scores, _samples("Hund"))
     shown = stream.getvalue().splitlines()
     assert shown[1:4] == [
         "  source:      Two dogs.",
@@ -131,9 +131,9 @@ def test_evaluation_log_shows_the_middle_sample(tmp_path):
 def test_tensorboard_has_the_same_tags_in_every_run(tmp_path):
     scores = {"step": 5, "dev_loss": 2.0, "dev_bleu": 31.25}
     with logging.TrainingLog(tmp_path, 0, 10, io.StringIO()) as log:
-        log.training(_record(5))
-        log.evaluation(scores)
-        log.evaluation({**scores, "weights": "average-3-step-00000005"})
+        log.record_updates(_record(5))
+        log.record_evaluation(scores)
+        log.record_evaluation({**scores, "weights": "average-3-step-00000005"})
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert set(events.Tags()["tensors"]) == {
         "train/smoothed_loss",
