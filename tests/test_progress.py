@@ -74,14 +74,18 @@ def test_a_stream_that_cannot_show_a_bar_gets_lines(
 
 
 def test_work_continues_without_a_reader_of_its_messages(monkeypatch):
+    lost = []
+
     class Closed(io.StringIO):
         def write(self, text):
+            lost.append(text)
             raise BrokenPipeError
 
     monkeypatch.setattr(sys, "stderr", Closed())
-    log("lost")
+    log("one")
     with Counter("toy") as counter:
-        counter.log("lost")
+        counter.log("two")
+    assert lost == ["one", "two"]
 
 
 def test_hidden_counter_writes_nothing(monkeypatch, clock):

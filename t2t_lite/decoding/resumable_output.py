@@ -54,7 +54,9 @@ def open_resumable(
             if not os.path.samestat(os.fstat(file.fileno()), partial.stat()):
                 raise BlockingIOError
         except (BlockingIOError, FileNotFoundError) as error:
-            raise T2TLiteError(f"Another process writes {partial}.") from error
+            raise T2TLiteError(
+                f"Another process is writing {partial}."
+            ) from error
         files.remove_unfinished(path.parent, path.name)
         values = {name: str(value) for name, value in (options or {}).items()}
         current = json.dumps(values, indent=0, sort_keys=True)

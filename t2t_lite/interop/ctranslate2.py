@@ -76,7 +76,7 @@ def require_runnable(translator: Translator) -> None:
         (is_known, known, encoding),
         (score == "scaled", "attention_score=scaled", score),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
-        (side == "source", "the direction of the vocabulary", "the reverse"),
+        (side == "source", "the direction of its vocabulary", "_rev"),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
         if not is_supported:

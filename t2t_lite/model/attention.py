@@ -69,9 +69,9 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def build(self, input_shape: Shape) -> None:
         size, heads = input_shape[-1], self.num_heads
-        self.key_depth = key = self.key_depth or size // heads
-        self.value_depth = value = self.value_depth or size // heads
-        keys, values = heads * key, heads * value
+        self.key_depth = d_k = self.key_depth or size // heads
+        self.value_depth = d_v = self.value_depth or size // heads
+        keys, values = heads * d_k, heads * d_v
         add = functools.partial(add_kernel, self)
         self.query_kernel = add("query_kernel", size, keys)
         self.key_kernel = add("key_kernel", size, keys)
@@ -86,11 +86,11 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         if self.max_relative_position is not None:  # shared by the heads
             rows = 2 * self.max_relative_position + 1
-            self.relative_keys = add("relative_keys", rows, key)
-            self.relative_values = add("relative_values", rows, value)
+            self.relative_keys = add("relative_keys", rows, d_k)
+            self.relative_values = add("relative_values", rows, d_v)
         self.score_vectors = None
         if self.score == "additive":
-            self.score_vectors = add("score_vectors", heads, key)
+            self.score_vectors = add("score_vectors", heads, d_k)
         self.built = True
 
     @property

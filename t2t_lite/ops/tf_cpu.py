@@ -223,7 +223,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     block = min(near, key=lambda n: abs(n - _BLOCK), default=_BLOCK)
     if size < _TWO_STAGE_WIDTH or size // block < k:
         return tuple(top(input=x, k=k))
-    if rest := -size % block:
+    if rest := -size % block:  # finite padding, as `check_numerics` requires
         x = tf.pad(x, ((0, 0), (0, rest)), constant_values=x.dtype.min)
     blocks = tf.reshape(x, (count, -1, block))
     _, chosen = top(input=tf.reduce_max(blocks, axis=-1), k=k)  # [R, k]

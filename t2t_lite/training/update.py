@@ -276,7 +276,8 @@ class Updater:
         norm = tf.sqrt(2.0 * tf.reduce_sum(squares))
         norm = tf.math.divide_no_nan(norm, target_tokens)
         # The norm is equal on all replicas. Zeros are applied if it is not
-        # finite, because a branch would put each operation into two graphs.
+        # finite, because a branch would put each operation into two graphs. An
+        # update without tokens, which measures memory, changes nothing either.
         finite = tf.math.is_finite(norm) & (target_tokens > 0)
         divisor = tf.where(finite, target_tokens, 0.0)
         gradients = [tf.math.divide_no_nan(total, divisor) for total in sums]
