@@ -128,7 +128,7 @@ def report(model, task, sizes, rounds, flags):
                 line["share_of_peak"] = round(share, 3)
         if side != "t2t-lite":
             ratios = [a / b for a, b in zip(seconds, ours, strict=True)]
-            line["t2t_lite_is_as_fast"] = _range_of(ratios)
+            line["t2t_lite_speedup"] = _range_of(ratios)
         print(json.dumps(line), flush=True)
 
 
@@ -148,13 +148,13 @@ def make_parser():
     parser.add_argument(
         "--peak_tflops",
         type=float,
-        help="of the device in this precision, by its data sheet",
+        help="peak TFLOP/s of the device in this precision, by its data sheet",
     )
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--updates", type=int, default=10, help="a round")
+    parser.add_argument("--updates", type=int, default=10, help="per round")
     parser.add_argument("--tokens", type=int, default=25_000)
-    parser.add_argument("--length", type=int, default=256, help="of a row")
-    parser.add_argument("--pair", type=int, default=32, help="of a sentence")
+    parser.add_argument("--length", type=int, default=256, help="per row")
+    parser.add_argument("--pair", type=int, default=32, help="per text")
     parser.add_argument("--sentences", type=int, default=64, help="decoded")
     parser.add_argument("--vocab_size", type=int, default=32_768)
     return parser

@@ -16,7 +16,7 @@ def _add_flags(parser: flags.Parser) -> None:
         "--text=TEXT": "source text",
         "--target=TEXT": "its translation (default: the model's)",
     }
-    flags.add(parser, texts, condition("a text with a word", str.strip))
+    flags.add(parser, texts, condition("a text that is not blank", str.strip))
     help_text = "output file (default: OUTPUT_DIR/attention.html)"
     flags.add(parser, {"--html_file=FILE": help_text})
     flags.add_run_flags(parser)

@@ -131,8 +131,8 @@ def _import_shards(args: argparse.Namespace) -> "Manifest":
     folder = flags.folder(args.import_shards)
     if args.data_dir not in (None, folder):
         raise UsageError(
-            "--import_shards conflicts with --data_dir, because it is the "
-            f"folder of the data (got {args.data_dir})."
+            "--import_shards is the data folder: remove --data_dir "
+            f"(got {args.data_dir})."
         )
     if not folder.is_dir():
         raise UsageError(f"--import_shards must be a folder; got {folder}.")

@@ -37,7 +37,7 @@ def evaluate(args: argparse.Namespace) -> None:
     names = [n for n in ("tokenize", "metrics", "reference") if vars(args)[n]]
     accepted = inspect.signature(run.problem.evaluate).parameters
     if names and "metrics" not in accepted:
-        raise UsageError(f"--{names[0]} conflicts with {run.problem.name}.")
+        raise UsageError(f"{run.problem.name} does not support --{names[0]}.")
     scoring = {name: vars(args)[name] for name in names if name in accepted}
     sources, references = run.data.texts(args.split)
     count, of = len(sources), f"the split {args.split}"

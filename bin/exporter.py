@@ -31,9 +31,9 @@ def _add_flags(parser: flags.Parser) -> None:
     }
     flags.add(parser, table)
     help_text = (
-        "saved_model for TensorFlow Serving, keras_hub, a preset without "
-        "search options, or ctranslate2 or huggingface, which require "
-        "t2t-lite[ctranslate2] or t2t-lite[huggingface]"
+        "saved_model (TensorFlow Serving), keras_hub (without search options), "
+        "ctranslate2 or huggingface; the last two require the t2t-lite extra "
+        "of the same name"
     )
     known = one_of(*_FORMATS)
     flags.add(parser, {"--format=NAME": help_text}, known, _FORMATS[0])

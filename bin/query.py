@@ -14,7 +14,7 @@ from typing import Any
 from t2t_lite import files
 from t2t_lite.bin.cli import command, flags, io_paths
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, requires_extra
 from t2t_lite.progress import Counter
 from t2t_lite.tf_setup import start_tensorflow
 from t2t_lite.validators import integer, real
@@ -61,12 +61,8 @@ def _add_flags(parser: flags.Parser) -> None:
 def query(args: argparse.Namespace) -> None:
     """Send all lines to the server and write the results."""
     io_paths.check_paths(args.decode_from_file, args.decode_to_file)
-    try:
+    with requires_extra("serve"):
         from t2t_lite.serving.client import Client, connect
-    except ImportError as error:
-        raise T2TLiteError(
-            f"{error.name} is not installed: pip install 't2t-lite[serve]'."
-        ) from error
     from t2t_lite.decoding.batching import Batching, map_sorted
 
     if args.server.startswith("grpc"):
@@ -93,7 +89,7 @@ def query(args: argparse.Namespace) -> None:
         Counter("querying", "lines", shown) as counter,
     ):
         results = map_sorted(
-            (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines),
+            lines,
             split=lambda line: [line.decode(errors="replace")],
             work=[client.translate] * args.concurrency,
             lengths=lambda texts: [len(text) for text in texts],

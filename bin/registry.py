@@ -111,8 +111,8 @@ def _show_set(args: argparse.Namespace) -> None:
     print(hparams)
     if not costs:
         return
-    counts = costs["parameters_by_part"] | {"in all": costs["parameters"]}
-    print(f"\nParameters, with {size:,} tokens per side")
+    counts = costs["parameters_by_part"] | {"total": costs["parameters"]}
+    print(f"\nParameters, with {size:,} entries per vocabulary")
     print_table([(f"  {k}", f"{n:,}") for k, n in counts.items()], numbers=True)
     print(f"\nFLOPs of the matrix products, in sentences of {length} tokens")
     print_table([(f"  {k}", f"{n:.4g}") for k, n in costs["flops"].items()])
@@ -155,7 +155,7 @@ def _show_table3(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"vocab_size": size, "sets": rows})
         return
-    print(f"With {size:,} tokens on both sides:")
+    print(f"With {size:,} entries per vocabulary:")
     print_rows(rows)
 
 

@@ -12,7 +12,7 @@ import sys
 
 from t2t_lite.bin.cli import command, flags
 from t2t_lite.bin.cli.command import Command
-from t2t_lite.errors import T2TLiteError, UsageError
+from t2t_lite.errors import UsageError, requires_extra
 from t2t_lite.serving.options import ServerOptions
 from t2t_lite.serving.versions import newest_version
 from t2t_lite.tf_setup import num_cpus, set_num_threads, start_tensorflow
@@ -41,14 +41,10 @@ def run(args: argparse.Namespace) -> None:
         name = f"{options.model_name} version {version.name}"
         command.note(f"Loading model {name}.")
     start_tensorflow(args.verbose)
-    try:
+    with requires_extra("serve"):
         import uvloop
 
         import t2t_lite.serving.server.serve  # noqa: F401 (checks the extra)
-    except ImportError as error:
-        raise T2TLiteError(
-            f"{error.name} is not installed: pip install 't2t-lite[serve]'."
-        ) from error
     set_num_threads(options.workers)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         finished = runner.run(_serve(options))

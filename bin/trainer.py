@@ -73,7 +73,7 @@ def _print_progress(run: "Run") -> None:
         f"model; {cost['seconds']:.0f} s on {cost['devices']} device(s)"
     )
     if cost["flops_as_table_2"]:
-        rate = cost["sustained_flops_a_second"] / 1e12
+        rate = cost["sustained_flops_per_second"] / 1e12
         print(
             f"training_cost_as_table_2: {cost['flops_as_table_2']:.3g} FLOPs "
             f"(time x devices x {rate:g} TFLOP/s)"

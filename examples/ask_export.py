@@ -20,7 +20,7 @@ def newest_version(export_dir: pathlib.Path) -> pathlib.Path:
     for folder in (export_dir, *reversed(versions)):
         if (folder / "saved_model.pb").is_file():
             return folder
-    sys.exit(f"{export_dir} is no export: it has no saved_model.pb, nor a 1/.")
+    sys.exit(f"{export_dir} is not an export: no saved_model.pb and no 1/.")
 
 
 def main() -> None:

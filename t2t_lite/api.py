@@ -441,7 +441,7 @@ def _count_hypotheses(settings: Any, nbest: int | None, mbr: str | None) -> int:
     limit = None if settings.sample else settings.beam_size
     count = nbest or (limit if mbr else 1)
     if count is None:
-        raise UsageError("With sample=True, mbr requires nbest.")
+        raise UsageError("`mbr` with `sample` requires `nbest` samples.")
     if limit is not None and count > limit:
         raise UsageError(
             "nbest must be at most the beam size; got "

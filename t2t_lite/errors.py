@@ -1,10 +1,11 @@
 """Errors for users: one line each, with an exit code."""
 
+import contextlib
 import difflib
 import errno
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 # Fixes for errors of the operating system.
 _ADVICE = {
@@ -47,6 +48,17 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f" Did you mean {', '.join(close)}?" if close else ""
+
+
+@contextlib.contextmanager
+def requires_extra(name: str) -> Iterator[None]:
+    """Give the command that installs an extra if an import in it fails."""
+    try:
+        yield
+    except ImportError as error:
+        raise T2TLiteError(
+            f"{error.name} is not installed: pip install 't2t-lite[{name}]'."
+        ) from error
 
 
 def format_error(error: BaseException, place: bool = True) -> str:

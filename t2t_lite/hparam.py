@@ -54,10 +54,10 @@ class ModelHParams:
     )
     vocab_divisor: Count = _model(1, "V is rounded up to a multiple of this")
     embedding_scale: Literal["sqrt_depth", "none"] = _model(
-        "sqrt_depth", "factor of embeddings: sqrt(d_model) (section 3.4), none"
+        "sqrt_depth", "sqrt_depth: embeddings times sqrt(d_model) (section 3.4)"
     )
     learned_start: bool = _model(
-        False, "start targets with the table's row of padding; else with zeros"
+        False, "start targets with the embedding of padding; false: with zeros"
     )
     logits_bias: bool = _model(False, "add a learned bias to the logits")
     target_space_embedding: bool = _model(
@@ -84,7 +84,7 @@ class ModelHParams:
         None, "k of relative self-attention (arXiv:1803.02155)"
     )
     attention_window: Count | None = _model(
-        None, "radius r of self-attention; none: all positions"
+        None, "size r of the neighborhood in self-attention; none: all"
     )
     attention_score: Literal["scaled", "dot", "additive"] = _model(
         "scaled", "scaled (equation 1), dot, or additive (arXiv:1409.0473)"
@@ -93,7 +93,7 @@ class ModelHParams:
         256, "maximum tokens per side, EOS included; longer pairs are dropped"
     )
     shift_across_segments: bool = _model(
-        False, "start sentences in packed rows with the last id before them"
+        False, "in packed rows, start a sentence with the last id before it"
     )
     residual_dropout: Fraction = _regularization(
         0.1, "P_drop, after sublayers and on embedding + position"
@@ -186,12 +186,12 @@ class HParams(ModelHParams):
         1.0, "schedule=paper: factor on equation 3; others: peak rate"
     )
     warmup_steps: Count = _update(4000, "updates until the peak rate")
-    schedule_offset: CountOrZero = _update(0, "delay of the rate in updates")
+    schedule_offset: CountOrZero = _update(0, "updates to delay the schedule")
     optimizer: Literal["adam", "adamw", "adafactor"] = _update(
         "adam", "algorithm"
     )
     weight_decay: PositiveOrZero = _update(
-        0.0, "of matrices per update, times the rate; with adamw"
+        0.0, "adamw: matrices shrink by this times the rate per update"
     )
     adam_beta1: Fraction = _update(0.9, "decay of the mean gradient")
     adam_beta2: Fraction = _update(0.98, "decay of the mean squared gradient")
@@ -200,7 +200,7 @@ class HParams(ModelHParams):
         "float32", "type of activations; weights are always float32"
     )
     train_steps: Count = _run(100000, "optimizer updates")
-    cooldown: Fraction = _run(0.0, "last fraction of updates, rate falls to 0")
+    cooldown: Fraction = _run(0.0, "rate falls to 0 over this last fraction")
     average_checkpoints: Count = _run(5, "last checkpoints in the average")
     ema_decay: Fraction = _run(0.0, "of the moving average; 0: no average")
     beam_size: Count = _decoding(4, "beams per sentence; 1: greedy search")
@@ -213,7 +213,7 @@ class HParams(ModelHParams):
     max_source_length: Count | None = _decoding(
         None, "longer sources are truncated, EOS included; none: max_length"
     )
-    constrained_search: bool = _decoding(False, "valid outputs only, as trees")
+    constrained_search: bool = _decoding(False, "valid outputs only (trees)")
 
     def __post_init__(self) -> None:
         super().__post_init__()

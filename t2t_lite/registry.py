@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[[], HParams])
 # The registered declarations by name; use the functions below.
 PROBLEMS: dict[str, type[Problem]] = {}
 HPARAMS: dict[str, Callable[[], HParams]] = {}
-# The names here of problems by their names in other programs, for errors.
+# Our problems by their names in other programs, for errors.
 OTHER_NAMES: dict[str, str] = {}
 
 

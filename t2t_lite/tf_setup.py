@@ -24,8 +24,8 @@ def start_tensorflow(
 
     Args:
       verbose: show TensorFlow's log messages.
-      frozen_weights: whether `weights_are_frozen`, unless TensorFlow is already
-        imported. None keeps the environment variable, True also a "0" in it.
+      frozen_weights: see `weights_are_frozen`; no effect after TensorFlow is
+        imported. None keeps the environment variable; True keeps a "0" in it.
 
     Raises:
       T2TLiteError: Keras has another backend, or the process is a fork.

@@ -120,7 +120,7 @@ def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:
     Python handles signals between two bytecodes of the main thread, but a call
     of TensorFlow can take many seconds. So the work runs in another thread,
     which a signal abandons; the work must write files atomically. Signals with
-    a custom handler are ignored.
+    a custom handler keep it.
 
     Raises:
       KeyboardInterrupt: a signal arrived.

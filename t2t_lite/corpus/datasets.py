@@ -9,7 +9,7 @@ from typing import Any
 
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.corpus.parallel import LANGUAGE_PAIR
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import T2TLiteError, format_error, requires_extra
 from t2t_lite.progress import log
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -74,12 +74,8 @@ class Dataset:
 
 def _load_hf(name, raw):
     """Return the names of the splits, and a function that yields batches."""
-    try:
+    with requires_extra("huggingface"):
         import datasets
-    except ImportError as error:
-        raise UsageError(
-            f"hf:{name} requires datasets: pip install 't2t-lite[huggingface]'."
-        ) from error
     if not (raw.progress and sys.stderr.isatty()):
         datasets.disable_progress_bars()
     config = None

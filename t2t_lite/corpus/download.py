@@ -97,7 +97,7 @@ class RawFiles:
         else:
             missing = [] if self.download_dir else list(names)
             addresses = [self.files[name].address for name in missing]
-            problem = f"to be downloaded: {', '.join(addresses)}"
+            problem = f"downloads are disabled: {', '.join(addresses)}"
         if missing:
             raise T2TLiteError(
                 f"{problem}. Give the folder of these files with `raw_dir`."

@@ -20,19 +20,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import T2TLiteError, format_error, requires_extra
 from t2t_lite.files import PathLike
 from t2t_lite.progress import log
 
 
 def _open_zstd(file: BinaryIO) -> Any:
-    try:
+    with requires_extra("zstd"):
         from backports import zstd  # part of Python from 3.14 on
-    except ImportError as error:
-        raise T2TLiteError(
-            f"{file.name} requires backports.zstd: pip install "
-            "'t2t-lite[zstd]'."
-        ) from error
     return zstd.open(file)
 
 

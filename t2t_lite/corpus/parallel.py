@@ -23,7 +23,13 @@ from t2t_lite.corpus.lines import (
     Readable,
     damaged_error,
 )
-from t2t_lite.errors import INVALID_JSON, T2TLiteError, UsageError, format_error
+from t2t_lite.errors import (
+    INVALID_JSON,
+    T2TLiteError,
+    UsageError,
+    format_error,
+    requires_extra,
+)
 from t2t_lite.files import PathLike
 
 FilePair = tuple[pathlib.Path, pathlib.Path]
@@ -249,12 +255,8 @@ def read_parquet(
     languages: Sequence[str] = ("", ""),
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts of each row of a Parquet file, as `read_json_lines`."""
-    try:
+    with requires_extra("parquet"):
         from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        raise T2TLiteError(
-            f"{path} requires pyarrow: pip install 't2t-lite[parquet]'."
-        ) from error
     keys = source_key, target_key
     columns = [*keys, *(x.split(".")[0] for x in keys), _HUB_KEY, *languages]
     try:

@@ -142,7 +142,7 @@ def training_batches(
 
 
 def _files_of_epoch(folder, record, seed, epoch, skip):
-    """Return the paths of an epoch after `skip` records, and what to skip."""
+    """Return the paths after `skip` records, and what to skip in the first."""
     generator = np.random.default_rng([seed, _SHARD_ORDER, epoch])
     order = generator.permutation(len(record.shards))
     shards = [record.shards[i] for i in order]
@@ -309,14 +309,14 @@ class PaddingReport(NamedTuple):
     unit: str  # "pairs" or "packed rows"
     too_long: int  # examples longer than `max_length`
     batches: int  # estimated number of batches of an epoch
-    share: float  # real tokens / positions of both sides together, 0-1
+    token_fraction: float  # tokens / positions of both sides together, 0-1
 
     def __str__(self) -> str:
         too_long = f", {self.too_long:,} too long" if self.too_long else ""
         return (
             f"{self.examples:,} {self.unit}{too_long}; about "
-            f"{self.batches:,} batches an epoch, {self.share:.1%} of their "
-            "positions are real tokens"
+            f"{self.batches:,} batches an epoch, {self.token_fraction:.1%} of "
+            "their positions are real tokens"
         )
 
 

@@ -20,16 +20,16 @@ from t2t_lite import files
 from t2t_lite.corpus.download import RawFiles
 from t2t_lite.data.manifest import SplitRecord
 from t2t_lite.datagen import encode, generate, shuffle
-from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
+from t2t_lite.errors import (
+    T2TLiteError,
+    UsageError,
+    did_you_mean,
+    requires_extra,
+)
 
-try:
+with requires_extra("beam"):
     import apache_beam as beam
     from apache_beam.options import pipeline_options
-except ModuleNotFoundError as error:
-    raise T2TLiteError(
-        f"`runner` requires Apache Beam, and {error.name} is not installed: "
-        "pip install 't2t-lite[beam]'."
-    ) from error
 
 
 @dataclasses.dataclass

@@ -56,7 +56,7 @@ class Batching:
         return size * _BATCHES_PER_CHUNK * workers
 
     def batches(
-        self, lengths: Sequence[int], shares: int = 1
+        self, lengths: Sequence[int], workers: int = 1
     ) -> list[list[int]]:
         """Return the indices of each batch, the longest texts first.
 
@@ -66,11 +66,10 @@ class Batching:
 
         Args:
           lengths: length of each text, in tokens if `tokens` is set.
-          shares: number of workers; a batch has at most 1 / shares of the
-            texts, rounded up.
+          workers: a batch has at most 1 / workers of the texts, rounded up.
         """
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-        share = -(-len(order) // shares)
+        share = -(-len(order) // workers)
         batches = []
         while order:
             size = self.size or DEFAULT_SIZE

@@ -134,18 +134,18 @@ class Request(_Line):
 
         Returns:
           Only if not empty, `missing`, the prefix and constraints that do not
-          appear, and `unavoided`, the bad phrases that appear as whole words.
+          appear, and `forbidden`, the bad phrases that appear as whole words.
         """
         text = _normalize(text)
         missing = [x for x in self.constraints if _normalize(x) not in text]
         if not text.startswith(_normalize(self.prefix)):
             missing.insert(0, self.prefix)
-        unavoided = [
+        forbidden = [
             x
             for x in (*self.bad_phrases, *bad_phrases)
             if re.search(rf"(?<!\w){re.escape(_normalize(x))}(?!\w)", text)
         ]
-        found = {"missing": missing, "unavoided": unavoided}
+        found = {"missing": missing, "forbidden": forbidden}
         return {name: texts for name, texts in found.items() if texts}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from t2t_lite.decoding.search.scores import is_possible, length_penalty
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import requires_extra
 from t2t_lite.validators import check, integer, optional
 
 
@@ -23,7 +23,7 @@ class Hypothesis:
       tokens: token ids, with EOS unless truncated at the length limit; None if
         a SavedModel computed the hypothesis.
       facts: fields added by `Problem.postprocess`, and the request's phrases
-        that are `missing` or `unavoided`.
+        that are `missing` or `forbidden`.
       log_probability: natural logarithm of the probability, EOS included, of a
         given target.
       pieces: vocabulary entry of each token, if requested.
@@ -120,7 +120,7 @@ def _to_dict(hypothesis: Hypothesis) -> dict[str, Any]:
 
 
 def hypotheses_of(outputs: Mapping[str, Any], row: int) -> list[Hypothesis]:
-    """Return the hypotheses of one text: the first one, and all real ones.
+    """Return the first hypothesis of a text, and all others that exist.
 
     Args:
       outputs: of a graph or a server, best first: `outputs` [B] or [B, N],
@@ -200,14 +200,11 @@ class Attention:
           head: the index of the head; None plots the mean of all heads.
 
         Raises:
-          UsageError: matplotlib is missing, or an index is out of range.
+          T2TLiteError: matplotlib is missing.
+          UsageError: an index is out of range.
         """
-        try:
+        with requires_extra("notebook"):
             from matplotlib import pyplot
-        except ImportError as error:
-            raise UsageError(
-                "A plot requires matplotlib: pip install 't2t-lite[notebook]'."
-            ) from error
         layers, heads = self.cross.shape[:2]
         check("layer", layer, integer(-layers, layers - 1))
         check("head", head, optional(integer(-heads, heads - 1)))

@@ -32,7 +32,7 @@ from t2t_lite.tokenizers.tags import add_tag, check_tag, split_tag
 _SENTENCE_OPTIONS = ("prefix", "constraints")
 _VIOLATIONS = {
     "missing": "required, but not in the translation: {}.",
-    "unavoided": "to be avoided, but in the translation: {}.",
+    "forbidden": "forbidden, but in the translation: {}.",
 }
 _MAX_REPLICAS = 4  # replicas on CPUs; each needs memory for a batch
 # Largest hidden size whose ops on one sentence do not use two cores.
@@ -83,7 +83,7 @@ def translate_lines(
       skip: number of lines at the beginning that are checked only; their
         results have errors, but no hypotheses.
       num_hypotheses: hypotheses per line, at most the translator's beam size.
-        Of equal texts of a beam, the best is kept; samples may be equal.
+        Equal texts of a beam are merged into the best; samples may repeat.
       postprocess: `Problem.postprocess`; None returns the model's text.
       details: adds token details to each hypothesis.
       rerank: sort hypotheses by mean utility, best first.
@@ -313,8 +313,8 @@ def configure_cpu_threads(
     TensorFlow has started its threads.
 
     Returns the number of searches: `count`, by default one per core, at most
-    four. A small model that gets one line at a time, of `hidden_size`, uses one
-    core.
+    four. With `hidden_size`, the model gets one line at a time; a small model
+    then uses one core.
     """
     if tf.config.list_physical_devices("GPU"):
         return count

@@ -129,16 +129,7 @@ class Translator(tf.Module):
         # On a GPU the gain is not measured, and a graph belongs to its device.
         has_gpu = bool(tf.config.get_visible_devices("GPU"))
         if jit is None and settings.supports_jit and not has_gpu:
-            compiling = Translator(
-                model,
-                source_encoder,
-                target_encoder,
-                settings,
-                extra_decode_length=extra_decode_length,
-                max_length=max_length,
-                constraint=constraint,
-                jit=True,
-            )
+            compiling = self.copy(jit=True)
             self._background_jit = BackgroundJit(
                 lambda texts, count: self.graph(count)(texts),
                 compiling.translate,
@@ -162,6 +153,18 @@ class Translator(tf.Module):
         if isinstance(self.model, Ensemble):
             raise UsageError("An ensemble is not supported: use one model.")
         return self.model
+
+    def copy(self, **options: Any) -> "Translator":
+        """Return a translator of the same model with some other options."""
+        kept = {
+            "extra_decode_length": self.extra_decode_length,
+            "max_length": self.max_length,
+            "constraint": self.constraint,
+        }
+        encoders = self.source_encoder, self.target_encoder
+        return Translator(
+            self.model, *encoders, self.settings, **(kept | options)
+        )
 
     def translate(
         self,
@@ -382,8 +385,8 @@ class Translator(tf.Module):
         if self.constraint is not None and settings.constrained:
             processor, limits = self.constraint.constrain(texts, limits)
             first.append(processor)
-        # A trained beam search never selects padding, but sampling could draw
-        # it, and so does a model in which padding is the start token.
+        # Beam search with a trained model never selects padding, but sampling
+        # can, and so can a model whose start token is padding.
         model = getattr(self.model, "models", [self.model])[0]
         is_start = model.hparams.learned_start
         padding = [PAD_ID] if settings.sample or is_start else []

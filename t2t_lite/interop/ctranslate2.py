@@ -32,7 +32,12 @@ from t2t_lite.decoding.translator import (
     on_one_line,
     with_eos,
 )
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import (
+    T2TLiteError,
+    UsageError,
+    format_error,
+    requires_extra,
+)
 from t2t_lite.files import PathLike
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.tf_setup import num_cpus
@@ -50,12 +55,8 @@ _PATIENCE = 2
 
 def load_ctranslate2() -> Any:
     """Import `ctranslate2`; raise T2TLiteError if it is not installed."""
-    try:
+    with requires_extra("ctranslate2"):
         import ctranslate2
-    except ImportError as error:
-        raise T2TLiteError(
-            "CTranslate2 is not installed: pip install 't2t-lite[ctranslate2]'."
-        ) from error
     return ctranslate2
 
 
@@ -76,7 +77,7 @@ def require_runnable(translator: Translator) -> None:
         (is_known, known, encoding),
         (score == "scaled", "attention_score=scaled", score),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
-        (side == "source", "the direction of its vocabulary", "_rev"),
+        (side == "source", "a run in its vocabulary's direction", "_rev"),
         (not translator.settings.constrained, "`constrained=false`", "true"),
     ):
         if not is_supported:

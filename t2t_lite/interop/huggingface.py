@@ -189,8 +189,7 @@ def _require(required: Mapping[str, Any], found: Mapping[str, Any]) -> None:
     for key, value in required.items():
         if found.get(key, value) not in (value, None):
             raise UsageError(
-                "An exchange with Hugging Face requires "
-                f"{key}={value} (got {found[key]})."
+                f"A MarianMT model requires {key}={value} (got {found[key]})."
             )
 
 
@@ -279,7 +278,7 @@ def _set_weights(model, tensors, order) -> None:
             ) from error
     # The positions are computed.
     if others := [n for n in tensors if "embed_positions" not in n]:
-        raise UsageError(f"MarianMT does not have {', '.join(others)}.")
+        raise UsageError(f"Unknown MarianMT weights: {', '.join(others)}.")
 
 
 def _interleaved(hidden_size: int) -> np.ndarray:

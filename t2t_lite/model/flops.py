@@ -156,7 +156,7 @@ def training_cost(
       sustained: FLOP/s of one device; None is the paper's value if available.
 
     Returns:
-      `work`, `flops_counted`, `sustained_flops_a_second` and
+      `work`, `flops_counted`, `sustained_flops_per_second` and
       `flops_as_table_2`: seconds of updates x devices x sustained FLOP/s, or
       None if unknown.
     """
@@ -168,7 +168,7 @@ def training_cost(
     return {
         **work,
         "flops_counted": counted,
-        "sustained_flops_a_second": sustained,
+        "sustained_flops_per_second": sustained,
         "flops_as_table_2": sustained
         and work["seconds"] * work["devices"] * sustained,
     }

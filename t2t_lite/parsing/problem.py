@@ -155,7 +155,8 @@ class ParsingProblem(Problem):
         if split != "train" or not files:
             return treebank
         share = self.settings.treebank_share or self.treebank_share
-        return interleave(treebank, map(self._pair, _trees(files, raw)), share)
+        additional = map(self._pair, _trees(files, raw))
+        return append_treebank(treebank, additional, share)
 
     def vocabulary_files(self) -> dict[str, str]:
         return {
@@ -396,7 +397,7 @@ def exchange_constituents(
             yield trees.fold(tree, lambda leaf: leaf, exchange)
 
 
-def interleave(
+def append_treebank(
     treebank: Iterable[Any], additional: Iterable[Any], share: float
 ) -> Iterator[Any]:
     """Yield the additional items once, then repeat the treebank to its share.

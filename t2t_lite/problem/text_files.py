@@ -91,7 +91,7 @@ class TextOptions(ProblemOptions):
     )
     max_invalid_ratio: _Fraction = setting(
         lines.CORPUS.max_invalid_ratio,
-        "largest fraction of a file's lines with invalid bytes or NUL, 0-1",
+        "largest fraction of lines with invalid bytes or control characters",
         "SHARE",
     )
     holdout: Annotated[int, integer(1)] | None = setting(

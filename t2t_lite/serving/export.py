@@ -60,7 +60,7 @@ def export_saved_model(
     options = options or ExportOptions()
     translator = translator_to_serve(translator, options)
     served = ServingModule(translator, options)
-    signatures = served.answers
+    signatures = served.functions
     with _new_version(export_dir, versions.SAVED_MODEL) as (target, folder):
         # Gradients would be a tenth of the graph.
         save = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
@@ -86,9 +86,9 @@ def export_saved_model(
             model = getattr(translator.model, "models", [translator.model])[0]
             verify.verify(folder, signatures, sent, model.compute_dtype)
             note(
-                f"Verified in a process without t2t-lite: {len(sent)} answers "
-                f"of {len(signatures)} signatures are equal; TensorFlow "
-                f"Serving links all {len(ops)} ops."
+                f"Verified in a process without t2t-lite: {len(sent)} results "
+                f"of {len(signatures)} signatures equal the model's; "
+                f"TensorFlow Serving links all {len(ops)} ops."
             )
     return target
 

@@ -49,15 +49,7 @@ def translator_to_serve(
             "The signature attention conflicts with an ensemble: remove one of "
             "them."
         )
-    return Translator(
-        translator.model,
-        translator.source_encoder,
-        translator.target_encoder,
-        translator.settings,
-        extra_decode_length=translator.extra_decode_length,
-        max_length=max_length,
-        constraint=translator.constraint,
-    )
+    return translator.copy(max_length=max_length)
 
 
 class ServingModule(tf.Module):
@@ -70,7 +62,7 @@ class ServingModule(tf.Module):
     The translator is from `translator_to_serve`, with the same options.
 
     Attributes:
-      answers: a function for each signature; its inputs are strings [B]. They
+      functions: a function for each signature; its inputs are strings [B]. They
         are traced: `tf.saved_model.save` and the first call would each trace
         a `tf.function` again.
     """
@@ -102,7 +94,7 @@ class ServingModule(tf.Module):
             def serve(*texts):
                 for other in texts[1:]:
                     sizes = map(tf.size, (texts[0], other))
-                    reason = "each text needs its pair"
+                    reason = "inputs and targets need equally many texts"
                     tf.debugging.assert_equal(*sizes, reason)
                 return answer(*texts)
 
@@ -122,14 +114,14 @@ class ServingModule(tf.Module):
         )
         best, nbest = (_translate(translator, search, x) for x in (False, True))
         score = with_weights(_score(translator))
-        self.answers = {
+        self.functions = {
             "serving_default": signature(best, "inputs"),
             "nbest": signature(nbest, "inputs"),
             "score": signature(score, *pair),
         }
         if options.attention:
             weights = with_weights(attention(translator))
-            self.answers["attention"] = signature(weights, *pair)
+            self.functions["attention"] = signature(weights, *pair)
 
 
 def _use_weights(stored, model_weights):

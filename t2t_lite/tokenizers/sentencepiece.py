@@ -294,7 +294,7 @@ def _train_model(lines, vocab_size, tags, coverage):
                 sentence_iterator=iter(texts),
                 model_writer=model,
                 model_type="bpe",
-                # Clamped: the trainer's error for other sizes has no limit.
+                # Clamped: for other sizes the trainer's error names no limit.
                 vocab_size=min(max(vocab_size, _MIN_SIZE), _MAX_SIZE),
                 pad_id=base.PAD_ID,
                 eos_id=base.EOS_ID,

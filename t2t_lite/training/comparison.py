@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError
+from t2t_lite.errors import T2TLiteError, requires_extra
 from t2t_lite.progress import duration
 from t2t_lite.training import config as run_config
 
@@ -117,12 +117,8 @@ def list_runs(folder: Path) -> list[dict[str, str | int]]:
 
 def plot_runs(folders: Sequence[Path], path: Path) -> None:
     """Write a PNG with a chart for each value in `metrics.jsonl`, by step."""
-    try:
+    with requires_extra("png"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise T2TLiteError(
-            "A plot requires matplotlib: pip install 't2t-lite[png]'."
-        ) from error
     curves = _curves(folders)
     if not curves:
         raise T2TLiteError("The runs have no records in metrics.jsonl yet.")

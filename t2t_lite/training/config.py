@@ -262,8 +262,8 @@ def require_same(
     stored = _identity(stored, with_data)
     requested = _identity(requested, with_data)
     if differences := [
-        f"{key} is {_brief(stored.get(key))} there and "
-        f"{_brief(requested.get(key))} here"
+        f"{key} is {_brief(stored.get(key))} in the run, but "
+        f"{_brief(requested.get(key))} is requested"
         for key in {**stored, **requested}
         if stored.get(key) != requested.get(key)
     ]:

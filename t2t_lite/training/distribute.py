@@ -46,7 +46,7 @@ def make_strategy(
     if not addresses:
         return choose_strategy(options.replicas, hparams)
     if options.replicas:
-        raise UsageError("replicas conflicts with workers: remove replicas.")
+        raise UsageError("`replicas` conflicts with `workers`: remove it.")
     timeout = options.cluster_timeout
     try:
         _wait_for_workers(addresses, index, timeout)

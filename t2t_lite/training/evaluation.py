@@ -126,5 +126,5 @@ class DevEvaluation:
     @functools.cached_property
     def _translator(self) -> Translator:
         # Cached, because tracing its graph is slow. Unconstrained, because
-        # greedy search with constraints can only pick unlikely tokens.
+        # constraints can force greedy search to choose unlikely tokens.
         return self.run.translator(self.model, beam_size=1, constrained=False)

@@ -59,7 +59,7 @@ class MetricsFile:
                 file.write(f"{line}\n".encode())
         except OSError as error:
             reason = format_error(error, place=False)
-            log(f"WARNING: {self._path} lacks a record: {reason}.")
+            log(f"WARNING: Cannot write to {self._path}: {reason}.")
         for callback in self._callbacks:
             callback(dict(record))
 

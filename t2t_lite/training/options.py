@@ -166,6 +166,6 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         validators.validate(self)
         if (self.workers is None) != (self.worker is None):
-            raise UsageError("workers and worker require each other.")
+            raise UsageError("`workers` and `worker` require each other.")
         if self.workers and self.dry_run:
-            raise UsageError("workers conflicts with dry_run.")
+            raise UsageError("`workers` conflicts with `dry_run`.")

@@ -44,7 +44,7 @@ def choose_job(
     output_dir: str | os.PathLike | None,
     options: TrainingOptions,
 ) -> Job:
-    """Check the arguments of `t2t_lite.train`; the run completes them."""
+    """Check the arguments of `t2t_lite.train`; take missing ones from a run."""
     plugins.load_plugins(options.usr_dir)
     run_dir = check("output_dir", output_dir, folder) if output_dir else None
     config = run_config.find_config(run_dir) if run_dir else None

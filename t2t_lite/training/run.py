@@ -249,8 +249,8 @@ class Run:
             files.write_json(output_dir / CONFIG, config)
         except OSError as error:
             raise T2TLiteError(
-                f"{output_dir} cannot be written: {format_error(error)}. Or "
-                "choose another `output_dir`."
+                f"{output_dir} cannot be written: {format_error(error)}. Mend "
+                "this, or choose another `output_dir`."
             ) from error
         encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)

@@ -160,7 +160,7 @@ def run_lock(output_dir: Path) -> Iterator[None]:
     except OSError as error:
         raise T2TLiteError(
             f"{output_dir} cannot be written: "
-            f"{format_error(error, place=False)}; or choose another "
+            f"{format_error(error, place=False)}. Mend this, or choose another "
             "`output_dir`."
         ) from error
     with held:

@@ -143,7 +143,7 @@ def dry_run(job: Job) -> str:
         lines = [
             f"missing: {job.data_dir} has no data of {problem.name} yet; the "
             "same command without `dry_run`, or t2t-lite-datagen, generates it",
-            "its corpus is there",
+            "corpus: found",
         ]
         try:
             raw_dir, tfds_dir = options.raw_dir, options.tfds_dir

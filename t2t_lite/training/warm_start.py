@@ -62,7 +62,7 @@ def check_warm_start(
     run, found = _find(options.init_from)
     sizes, sizes_here = _sizes(run.hparams), _sizes(hparams)
     if differences := [
-        f"{name} is {value} there and {sizes_here[name]} here"
+        f"{name} is {value} in that run and {sizes_here[name]} in this one"
         for name, value in sizes.items()
         if value != sizes_here[name]
     ]:

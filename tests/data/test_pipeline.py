@@ -318,7 +318,7 @@ def test_padding_report_counts_the_batches_of_the_stream(data, packing):
     elements = epoch_of(training_batches(data, packing=packing))
     report = report_of(data, packing=packing, window_size=90)
     assert report.batches == len(elements)
-    assert report.share == pytest.approx(share_of_tokens(elements))
+    assert report.token_fraction == pytest.approx(share_of_tokens(elements))
     assert str(report).startswith(f"500 pairs; about {report.batches} batches")
 
 
@@ -367,7 +367,7 @@ def test_95_percent_of_the_positions_are_tokens_on_multi30k(tmp_path):
     for max_positions in (2048, 4096):
         sizes = {"max_positions": max_positions, "max_length": 128, "seed": 0}
         report = pipeline.padding_report(tmp_path, problem, manifest, **sizes)
-        assert report.share >= 0.95
+        assert report.token_fraction >= 0.95
         assert report.too_long == 0
 
 

@@ -169,7 +169,7 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
     module = build_module(translator, attention=True)
     for name, sides in (("serving_default", 1), ("score", 2), ("attention", 2)):
         texts = [tf.constant(["eins", ""])] * sides
-        for value in module.answers[name](*texts).values():
+        for value in module.functions[name](*texts).values():
             if value.dtype == tf.float32:
                 assert np.isfinite(value.numpy()).all()
 
@@ -177,7 +177,7 @@ def test_model_with_nan_weights_gives_finite_numbers(encoder):
 @pytest.mark.slow
 def test_shorter_max_length_truncates_like_the_decoder(translator):
     module = build_module(translator, max_length=3)
-    found = module.answers["serving_default"](tf.constant(SOURCES))
+    found = module.functions["serving_default"](tf.constant(SOURCES))
     assert found["cut"].numpy().tolist() == [True, False, True] * 2
     shorter = translator_to_serve(translator, ExportOptions(max_length=3))
     assert [text.decode() for text in found["outputs"].numpy()] == [
@@ -198,7 +198,7 @@ def test_bfloat16_export_equals_a_model_with_rounded_weights(encoder, models):
     if models == 2:
         one.model = Ensemble([one.model, other.model])
     module = build_module(one, precision="bfloat16")
-    answers = module.answers
+    answers = module.functions
     texts, pairs = tf.constant(SOURCES), map(tf.constant, (SOURCES, TARGETS))
     found, scored = answers["nbest"](texts), answers["score"](*pairs)
     for weight in one.model.weights:

@@ -65,7 +65,7 @@ class SearchSettings:
         "(arXiv:1904.09751)",
     )
     seed: Annotated[int, integer(0, 2**63 - 1)] = setting(
-        1, "random seed for sampling, same text for the same line and seed"
+        1, "random seed for sampling; a line and a seed determine the text"
     )
 
     def __post_init__(self):
@@ -111,7 +111,7 @@ class SearchSettings:
         present = {*self.changed(), *names}
         for name in _SAMPLING_OPTIONS:
             if name in names and not self.sample:
-                raise UsageError(f"{name} requires sample: add sample.")
+                raise UsageError(f"{name} requires `sample`.")
         for option, others in _CONFLICTS.items():
             for other in others:
                 if {option, other} <= present and {option, other} & names:

@@ -182,7 +182,7 @@ def hparams_of(
     *,
     weights_only: bool = False,
 ) -> HParams:
-    """Convert tensor2tensor's hparams to the same model and updates.
+    """Return the hparams of the same model and updates as tensor2tensor's.
 
     Missing values are those of `transformer_base_v1`. The flags of the trainer
     `problem`, `worker_gpu`, `train_steps` and `decode_hparams` count, too. With

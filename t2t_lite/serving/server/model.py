@@ -119,7 +119,7 @@ class Model:
             return version
         served = f"{own_name} version {version and version.number}"
         requested = name if number is None else f"{name} version {number}"
-        message = f"The server has {served} (got {requested})."
+        message = f"The server serves {served}, not {requested}."
         raise ApiError(message, "NOT_FOUND")
 
     def status(
