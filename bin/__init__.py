@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 CTRL_C = 130  # 128 + SIGINT, the convention of shells
 
 
-def exit_now() -> NoReturn:
-    """Exit the process with CTRL_C, without waiting for threads."""
+def exit_now(code: int = CTRL_C) -> NoReturn:
+    """Exit the process without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):  # closed
             stream.flush()
-    os._exit(CTRL_C)
+    os._exit(code)
 
 
 def _handle_ctrl_c(cls: type[BaseException], error: Any, trace: Any) -> None:

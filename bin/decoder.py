@@ -16,7 +16,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import t2t_lite
 from t2t_lite.api import LoadedTranslator
@@ -41,7 +41,6 @@ _CONFLICTS = (
     ("split_sentences", "tokenize", "nbest"),
     ("interactive", "decode_from_file", "decode_to_file", "score"),
 )
-_REQUIRED = runs.REQUIRED | {"token_scores": "format=json"}
 _STREAM_OPTIONS = (
     *("score", "nbest", "mbr", "split_sentences"),
     *("token_scores", "alignment"),
@@ -103,7 +102,8 @@ def _add_flags(parser: flags.Parser) -> None:
 def _decode(args: argparse.Namespace) -> None:
     """Translate or score the input lines."""
     args.format = args.format or args.input_format
-    flags.check_together(args, _CONFLICTS, _REQUIRED)
+    flags.check_together(args, _CONFLICTS, runs.REQUIRED)
+    flags.check_together(args, (), {"token_scores": "format=json"})
     io_paths.check_paths(args.decode_from_file, args.decode_to_file)
     if args.interactive:
         command.note("Loading the model.")
@@ -124,10 +124,15 @@ def _decode(args: argparse.Namespace) -> None:
             translator("", nbest=args.nbest)  # warm-up
             _run_interactive(decode)
         else:
-            command.interruptible(
-                lambda: _write(decode, resume_key, args, len(replicas)),
-                *(signal.SIGINT, signal.SIGTERM),
-            )
+            try:
+                command.interruptible(
+                    lambda: _write(decode, resume_key, args, len(replicas)),
+                    *(signal.SIGINT, signal.SIGTERM),
+                )
+            except KeyboardInterrupt as error:
+                if args.decode_to_file and _is_file(args.decode_from_file):
+                    raise command.ResumableInterrupt(*error.args) from None
+                raise
     if errors:
         raise T2TLiteError(
             f"{len(errors):,} request(s) failed; the last error: {errors[-1]}"
@@ -208,12 +213,16 @@ def _write(
                 counter.advance(1)
 
 
+def _is_file(path: str | None) -> TypeGuard[str]:
+    return path not in (None, STDIN) and Path(str(path)).is_file()
+
+
 def _measure(path: str | None) -> tuple[int | None, str | None]:
     """Return the number of lines of a file, and the SHA-256 of its content.
 
     Both are None for stdin and for pipes.
     """
-    if path in (None, STDIN) or not Path(path).is_file():
+    if not _is_file(path):
         return None, None
     sha256, count = hashlib.sha256(), 0
     with open_compressed(path) as file:

@@ -4,6 +4,7 @@ The exit code is 1 if a check fails.
 """
 
 import argparse
+import contextlib
 import functools
 import shutil
 import tempfile
@@ -50,7 +51,9 @@ def _run_checks(args: argparse.Namespace) -> None:
     if args.problem and args.hparams and not output_dir:
         output_dir = options.default_output_dir(args.problem, args.hparams)
     checks = {"devices": _check_devices, "memory": _check_memory}
-    config = find_config(output_dir) if output_dir else None
+    config = None
+    with contextlib.suppress(T2TLiteError):  # `_check_run` reports it
+        config = find_config(output_dir) if output_dir else None
     if args.problem or config:
         try:
             problem, data_dir = choose_problem(

@@ -42,6 +42,12 @@ def evaluate(args: argparse.Namespace) -> None:
     sources, references = run.data.texts(args.split)
     count, of = len(sources), f"the split {args.split}"
     given: Any = [read_aligned(path, count, of) for path in args.reference]
+    is_lossy = run.encoders["targets"].unknown_id is not None
+    if is_lossy and not given and "metrics" in accepted:
+        command.note(
+            "The references are decoded from tokens, and this vocabulary does "
+            "not represent every text: give the original text as --reference."
+        )
     from t2t_lite.training import checkpoints, config
 
     weights = checkpoints.resolve(run.checkpoints_dir, args.checkpoint)
@@ -51,7 +57,7 @@ def evaluate(args: argparse.Namespace) -> None:
     from t2t_lite.decoding.stream import translate_lines
     from t2t_lite.training.model_card import write_card
 
-    batching = Batching(args.batch_size, args.batch_tokens)
+    batching = Batching(args.batch_size, args.batch_tokens, flush_early=False)
 
     def translate() -> Iterator[str]:
         with (

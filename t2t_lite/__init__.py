@@ -38,6 +38,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("keras_hub", "registry"):
+        return importlib.import_module(f"t2t_lite.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 't2t_lite' has no attribute {name!r}.")
     value = getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from t2t_lite import validators
 from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.requests import Pair, Request
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import UsageError, explain
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
 from t2t_lite.progress import Counter, log
@@ -259,7 +259,8 @@ class LoadedTranslator:
                     f"{name} requires nbest, because only hypotheses have it."
                 )
         found: list[Any] = []
-        batching = {"batching": Batching(batch_size, batch_tokens)}
+        limits = Batching(batch_size, batch_tokens, flush_early=False)
+        batching = {"batching": limits}
         results = self.stream(several, batching, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
@@ -368,7 +369,8 @@ class LoadedTranslator:
                 "sources and targets must be two str, or two lists of the same "
                 f"length; got {len(texts)} and {len(others)}."
             )
-        batching = {"batching": Batching(batch_size, batch_tokens)}
+        limits = Batching(batch_size, batch_tokens, flush_early=False)
+        batching = {"batching": limits}
         pairs = map(Pair, texts, others)
         results = self.stream(pairs, batching, score=True, **options)
         scores = [result.hypotheses[0] for result in results]
@@ -405,16 +407,13 @@ class _ExportedModel:
 
         from t2t_lite.decoding.search.settings import SearchSettings
 
-        try:
+        causes = OSError, ValueError, LookupError, tf.errors.OpError
+        with explain(f"Cannot load the export {folder}", *causes):
             self._signatures = tf.saved_model.load(str(folder)).signatures
             about = json.loads((folder / versions.ABOUT).read_text("utf-8"))
             self.max_length = int(about["max_length"])
             beam_size = about["search"]["beam_size"]
             self.settings = SearchSettings(beam_size=beam_size)
-        except (OSError, ValueError, LookupError, tf.errors.OpError) as error:
-            raise T2TLiteError(
-                f"Cannot load the export {folder}: {format_error(error)}."
-            ) from error
 
     def translate(
         self,

@@ -91,6 +91,19 @@ def format_error(error: BaseException, place: bool = True) -> str:
     return f"{name}{text}"
 
 
+@contextlib.contextmanager
+def explain(
+    problem: str, *causes: type[Exception], fix: str = ""
+) -> Iterator[None]:
+    """Raise T2TLiteError "PROBLEM: REASON. FIX" from the errors `causes`."""
+    try:
+        yield
+    except causes as error:
+        place = str(getattr(error, "filename", None)) not in problem
+        reason = format_error(error, place)
+        raise T2TLiteError(f"{problem}: {reason}. {fix}".rstrip()) from error
+
+
 def _is_tensorflow_error(error):
     """Return whether `error` is a `tf.errors.OpError`, without importing it."""
     return hasattr(error, "error_code") and hasattr(error, "message")

@@ -25,8 +25,13 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
     with write_file(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write(content)
 
 
 @contextlib.contextmanager

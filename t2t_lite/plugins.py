@@ -13,13 +13,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from t2t_lite import progress, registry
+from t2t_lite import progress
 from t2t_lite.errors import T2TLiteError, UsageError, format_error
 
 GROUP = "t2t_lite.plugins"
 _NOT_DECLARATIONS = ("_", "test_", "setup.", "conftest.")  # in a bare folder
 
 loaded: set[str] = set()  # imported entry points, folders and packages
+registered: list[str] = []  # names that `registry` adds
 
 
 def load_plugins(usr_dir: str | None = None) -> None:
@@ -61,7 +62,7 @@ def _load_usr_dir(usr_dir):
     key = str(folder) if folder.is_dir() else usr_dir
     if key in loaded:
         return
-    before = registry.problem_names(), registry.hparams_names()
+    count = len(registered)
     is_imported = usr_dir in sys.modules  # its names may be registered already
     is_package = (folder / "__init__.py").is_file()
     load = _import_package if is_package else _import_modules
@@ -69,8 +70,7 @@ def _load_usr_dir(usr_dir):
         _import_or_raise(lambda: load(folder), source, folder)
     else:
         _import_by_name(usr_dir)
-    after = registry.problem_names(), registry.hparams_names()
-    if not is_imported and after == before:
+    if not is_imported and len(registered) == count:
         raise T2TLiteError(
             f"{source} registers nothing: decorate a Problem with "
             "@register_problem or a function with @register_hparams, and "

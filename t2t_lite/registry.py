@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
 
+from t2t_lite import plugins
 from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean
 from t2t_lite.hparam import HParams
 from t2t_lite.problem import Problem
@@ -100,6 +101,7 @@ def _add(entries, category, name, entry):
             f"{_full_name(entries[name])} and by {_full_name(entry)}."
         )
     entries[name] = entry
+    plugins.registered.append(name)
 
 
 def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
@@ -110,6 +112,7 @@ def problem(name: str, options: Mapping[str, Any] | None = None) -> Problem:
     Raises:
       UsageError: the problem or an option is unknown.
     """
+    _load_plugins()
     base = name.removesuffix(REVERSED_SUFFIX)
     if base not in PROBLEMS:
         raise unknown_name_error("problem", name, PROBLEMS)
@@ -126,6 +129,7 @@ def hparams(name: str) -> HParams:
       UsageError: the set is unknown; the message has similar names.
       T2TLiteError: the registered function did not return `HParams`.
     """
+    _load_plugins()
     if name not in HPARAMS:
         raise unknown_name_error("hparams set", name, HPARAMS)
     values = HPARAMS[name]()
@@ -139,11 +143,13 @@ def hparams(name: str) -> HParams:
 
 def problem_names() -> list[str]:
     """Return the registered problems, sorted, without reversed directions."""
+    _load_plugins()
     return sorted(PROBLEMS)
 
 
 def hparams_names() -> list[str]:
     """Return the registered hparams sets, sorted."""
+    _load_plugins()
     return sorted(HPARAMS)
 
 
@@ -167,6 +173,12 @@ def unknown_name_error(
         f"Unknown {category} {name!r}.{hint} t2t-lite-registry lists all "
         "names; add `usr_dir` for your own."
     )
+
+
+def _load_plugins():
+    """Import the declarations, if no command or function has done so."""
+    if not plugins.loaded:
+        plugins.load_plugins()
 
 
 def _full_name(declaration):

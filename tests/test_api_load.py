@@ -220,6 +220,14 @@ def test_runs_with_equal_vocabularies_of_any_name_form_an_ensemble(
     assert twice(TEXTS) == of_run(TEXTS)
 
 
+def test_an_ensemble_of_opposite_directions_is_refused(tiny_run, run_copy):
+    config = json.loads((run_copy / "config.json").read_text())
+    config["problem"] += "_rev"
+    (run_copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match="direction"):
+        t2t_lite.load(tiny_run, ensemble=[run_copy])
+
+
 def test_invalid_utf8_has_attention_as_the_replacement_character(of_run):
     assert of_run.attention("1 \ud83d").texts[0] == "1 " + 3 * "\ufffd"
 

@@ -35,12 +35,12 @@ ROWS = (
     ("data",),
     ("model",),
     ("ops",),
-    ("plugins",),
     ("registry",),
     ("problem",),
     ("evaluation",),
     ("corpus",),
     ("tokenizers",),
+    ("plugins",),
     ("hparam", "files", "progress", "validators", "tf_setup"),
     ("errors",),
 )

@@ -1,6 +1,8 @@
 """Registries: checks of registrations, and errors for unknown names."""
 
 import dataclasses
+import subprocess
+import sys
 from typing import Annotated
 
 import pytest
@@ -14,6 +16,7 @@ from t2t_lite.validators import integer, setting
 
 @pytest.fixture
 def _empty(monkeypatch):
+    plugins.load_plugins()  # a lookup would add the names to the empty dicts
     for name in ("PROBLEMS", "HPARAMS"):
         monkeypatch.setattr(registry, name, {})
 
@@ -30,6 +33,17 @@ class Digits(Problem):
     """A problem that takes an option."""
 
     options_type = DigitsOptions
+
+
+def test_lookups_know_all_names_in_a_new_process():
+    code = (
+        "import sys, t2t_lite\n"
+        "hparams = t2t_lite.registry.hparams('transformer_base')\n"
+        "assert hparams.hidden_size == 512\n"
+        "assert 'wmt_ende' in t2t_lite.registry.problem_names()\n"
+        "assert 'tensorflow' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @empty

@@ -1,7 +1,7 @@
 """A command: its flags, its function, and its exit code.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 75 stopped by a signal after
-saving (the same command resumes), 130 stopped by Ctrl-C without saving.
+saving (the same command resumes), 130 stopped by a signal without saving.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from t2t_lite.bin import CTRL_C, exit_now
 from t2t_lite.bin.cli.flags import Parser, options_to_flags
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import Interrupted, T2TLiteError, format_error
 from t2t_lite.progress import log
 
 FAILED = 1
@@ -75,19 +75,20 @@ class Command:
             sys.stdout.flush()
             return 0
         except BrokenPipeError:
-            # The reader, such as `head`, has closed the pipe. Redirect stdout,
-            # because Python flushes it at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_stdout()  # the reader, such as `head`, closed the pipe
             return 0
         except KeyboardInterrupt as error:
             if sys.stderr.isatty():
                 note("\x1b[?25h")  # show the cursor that a progress bar hides
-            self._print_error(f"stopped by {str(error) or 'Ctrl-C'}.")
+            is_saved = isinstance(error, ResumableInterrupt)
+            hint = "; the same command resumes" if is_saved else ""
+            self._print_error(f"stopped by {str(error) or 'Ctrl-C'}{hint}.")
+            code = Interrupted.exit_code if is_saved else CTRL_C
             others = set(threading.enumerate()) - {threading.current_thread()}
             waits = not all(thread.daemon for thread in others)
             if argv is None and waits:  # Python would wait for a thread
-                exit_now()  # all files are written atomically
-            return CTRL_C
+                exit_now(code)  # all files are written atomically
+            return code
         except T2TLiteError as error:
             self._print_error(str(error), verbose)
             return error.exit_code
@@ -95,6 +96,10 @@ class Command:
             is_known = isinstance(error, (OSError, MemoryError))
             hint = "" if is_known else " (--verbose shows the traceback)"
             self._print_error(f"{format_error(error)}{hint}.", verbose)
+            try:
+                sys.stdout.flush()
+            except OSError:  # a full disk
+                _discard_stdout()
             return FAILED
 
     def _run_body(self, args: argparse.Namespace) -> None:
@@ -112,6 +117,15 @@ class Command:
             traceback.print_exc()
         message = options_to_flags(" ".join(message.splitlines()))
         note(f"{self.program}: {message}")
+
+
+class ResumableInterrupt(KeyboardInterrupt):
+    """A signal interrupted work that the same command resumes."""
+
+
+def _discard_stdout() -> None:
+    """Redirect stdout, because Python flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:

@@ -303,7 +303,7 @@ def _argument_type(validator: Callable[[Any], Any]) -> Callable[[str], Any]:
 def require(args: argparse.Namespace, *names: str) -> None:
     """Raise UsageError for the first flag that was not given."""
     for name in names:
-        if getattr(args, name) in (None, ""):
+        if getattr(args, name) in (None, "", ()):
             raise UsageError(f"--{name} is required.")
 
 

@@ -13,6 +13,9 @@ from t2t_lite.errors import T2TLiteError, UsageError
 
 def check_paths(source: str | None, target: str | None) -> None:
     """Check that the input exists and the output can be written."""
+    if "" in (source, target):
+        name = "decode_from_file" if source == "" else "decode_to_file"
+        raise UsageError(f"--{name} must not be empty.")
     source = None if source == STDIN else source
     if source and not Path(source).exists():
         raise T2TLiteError(f"--decode_from_file: there is no file {source}.")

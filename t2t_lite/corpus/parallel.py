@@ -27,6 +27,7 @@ from t2t_lite.errors import (
     INVALID_JSON,
     T2TLiteError,
     UsageError,
+    explain,
     format_error,
     requires_extra,
 )
@@ -102,14 +103,9 @@ def find_parallel_files(
       UsageError: a file exists twice, or a whole file and its parts exist.
     """
     folder = pathlib.Path(folder)
-    try:
+    fix = "Give the folder of the corpus with `raw_dir`."
+    with explain(f"Cannot find a corpus in {folder}", OSError, fix=fix):
         names = sorted(entry.name for entry in folder.iterdir())
-    except OSError as error:
-        raise T2TLiteError(
-            f"Cannot find a corpus in {folder}: "
-            f"{format_error(error, place=False)}. Give the folder of the "
-            "corpus with `raw_dir`."
-        ) from error
     for stem in stems:
         start = re.escape(stem)
         sources, targets = (

@@ -15,7 +15,7 @@ from typing import Any
 
 from t2t_lite import files
 from t2t_lite.corpus.download import file_stat
-from t2t_lite.errors import INVALID_JSON, T2TLiteError
+from t2t_lite.errors import INVALID_JSON, T2TLiteError, UsageError
 from t2t_lite.files import PathLike
 from t2t_lite.problem import Problem
 
@@ -158,9 +158,8 @@ class Manifest:
         sha256 = _sha256_of_json(record)
         record = {"format_version": FORMAT_VERSION, "sha256": sha256, **record}
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-        with files.write_file(path) as file:
-            # Bytes of file names that are not UTF-8 become JSON escapes.
-            file.write(text.encode("utf-8", "backslashreplace"))
+        # Bytes of file names that are not UTF-8 become JSON escapes.
+        files.write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
     @property
     def corpus_summary(self) -> list[str]:
@@ -187,9 +186,9 @@ class Manifest:
         return _sha256_of_json(record)
 
     def split(self, name: str) -> SplitRecord:
-        """Return the record of a split; raise T2TLiteError if it is unknown."""
+        """Return the record of a split; raise UsageError if it is unknown."""
         if name not in self.splits:
-            raise T2TLiteError(
+            raise UsageError(
                 f"The split of {self.problem} must be one of "
                 f"{', '.join(self.splits)}; got {name!r}."
             )

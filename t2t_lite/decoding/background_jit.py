@@ -11,6 +11,11 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import tensorflow as tf
+
+from t2t_lite.errors import format_error
+from t2t_lite.progress import log
+
 # Requests of a shape before it is compiled, so that a single request does not
 # use the processor for a compilation.
 MIN_REQUESTS = 3
@@ -33,7 +38,7 @@ class BackgroundJit:
     def call(self, shape: Hashable, *args: Any) -> Any:
         """Call the compiled function if it is ready and faster, else the other.
 
-        Every call of the shape after a failed compilation raises its error.
+        A compilation that fails is logged and not repeated.
         """
         self._requests[shape] += 1
         fastest = self._fastest.get(shape)
@@ -45,7 +50,11 @@ class BackgroundJit:
 
     def _select(self, *args: Any) -> Callable:
         """Compile the function for the arguments; return the faster one."""
-        self._compiled(*args)
+        try:
+            self._compiled(*args)
+        except tf.errors.OpError as error:
+            log(f"WARNING: No faster search: {format_error(error)}.")
+            return self._plain
 
         def measure(function):
             call = functools.partial(function, *args)

@@ -329,6 +329,7 @@ class Translator(tf.Module):
     def _limits(self, lengths):
         """Return the maximum target length for each source length."""
         limits = lengths + self.extra_decode_length
+        limits = tf.maximum(limits, self.settings.min_new_tokens + 1)  # and EOS
         maximum = self.settings.max_new_tokens
         return limits if maximum is None else tf.minimum(limits, maximum)
 

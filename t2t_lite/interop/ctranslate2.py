@@ -32,12 +32,7 @@ from t2t_lite.decoding.translator import (
     on_one_line,
     with_eos,
 )
-from t2t_lite.errors import (
-    T2TLiteError,
-    UsageError,
-    format_error,
-    requires_extra,
-)
+from t2t_lite.errors import T2TLiteError, UsageError, explain, requires_extra
 from t2t_lite.files import PathLike
 from t2t_lite.interop.quantization import Quantization
 from t2t_lite.tf_setup import num_cpus
@@ -319,17 +314,14 @@ class CTranslate2Translator:
         self._source_names = token_names(self.source_encoder)
         self._target_names = token_names(self.target_encoder)
         self._target_ids = {n: i for i, n in enumerate(self._target_names)}
-        try:
+        problem = f"CTranslate2 cannot load {folder}"
+        with explain(problem, RuntimeError, ValueError):
             self._engine: Any = load_ctranslate2().Translator(
                 str(folder),
                 device="auto",
                 inter_threads=searches,
                 intra_threads=max(1, num_cpus() // searches),
             )
-        except (RuntimeError, ValueError) as error:
-            raise T2TLiteError(
-                f"CTranslate2 cannot load {folder}: {format_error(error)}."
-            ) from error
 
     @classmethod
     def convert(

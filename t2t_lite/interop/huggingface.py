@@ -18,17 +18,16 @@ from keras import ops
 
 from t2t_lite import files, registry
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import T2TLiteError, UsageError, explain
 from t2t_lite.files import PathLike
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.ctranslate2 import token_names
-from t2t_lite.interop.tensor2tensor.importing import write_run
+from t2t_lite.interop.tensor2tensor.importing import require_empty, write_run
 from t2t_lite.model.layers import skip_init
 from t2t_lite.tokenizers.base import EOS_ID, PAD_ID, write_vocabulary
 from t2t_lite.tokenizers.closed import SPECIAL_TOKENS
 from t2t_lite.tokenizers.marian import MarianVocabulary, pack_vocabulary
 from t2t_lite.tokenizers.sentencepiece import SentencePieceTokenizer
-from t2t_lite.training import checkpoints
 from t2t_lite.training.config import make_config
 from t2t_lite.training.distribute import choose_strategy
 from t2t_lite.training.run import Run
@@ -102,12 +101,10 @@ def import_huggingface(name: str, output_dir: Path, seed: int = 1) -> Run:
       UsageError: the model is not supported, or `output_dir` is not empty.
       T2TLiteError: files are missing or damaged.
     """
-    if output_dir.exists() and any(output_dir.iterdir()):
-        raise UsageError(
-            f"output_dir must be a new or empty folder (got {output_dir})."
-        )
+    require_empty(output_dir)
     folder = _find_folder(name)
-    try:
+    causes = OSError, ValueError, TypeError, KeyError
+    with explain(f"{folder} is not a complete model", *causes):
         config = _REQUIRED | _read_json(folder / "config.json")
         _require(_REQUIRED, config)
         if (folder / _SETTINGS).is_file():
@@ -117,10 +114,6 @@ def import_huggingface(name: str, output_dir: Path, seed: int = 1) -> Run:
         order, hparams = _order_of_ids(ids, config), _hparams_of(config)
         tokenizer = _read_json(folder / _TOKENIZER)
         tensors = _read_tensors(folder)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise T2TLiteError(
-            f"{folder} is not a complete model: {format_error(error)}."
-        ) from error
     options = {
         f"{side}_language": tokenizer.get(f"{side}_lang") or None
         for side in ("source", "target")
@@ -143,9 +136,7 @@ def import_huggingface(name: str, output_dir: Path, seed: int = 1) -> Run:
             model = run.model()
         _set_weights(model, tensors, order)
         updater = Updater(model, hparams, choose_strategy(), seed)
-        values = {**checkpoints.model_tensors(model), **updater.tensors()}
-        state = {"step": 0, "position": [0, 0, 0], "seed": seed}
-        write_run(output_dir, run_config, [path], values, state)
+        write_run(run, model, updater, [path])
     return run
 
 
@@ -154,16 +145,12 @@ def _find_folder(name: str) -> Path:
     if (folder := Path(name).expanduser()).is_dir():
         return folder
     download = _load("huggingface_hub").snapshot_download
-    try:
+    problem = f"{name} is not a folder, nor on the Hugging Face Hub"
+    with explain(problem, OSError, ValueError):  # all errors of the Hub
         for patterns in (["*.json", "*.spm", _FILES[0]], [_FILES[1]]):
             folder = Path(download(name, allow_patterns=patterns))
             if (folder / _FILES[0]).is_file():
                 break
-    except (OSError, ValueError) as error:  # all errors of the Hub
-        raise T2TLiteError(
-            f"{name} is not a folder, and cannot be downloaded from the "
-            f"Hugging Face Hub: {format_error(error, place=False)}."
-        ) from error
     return folder
 
 

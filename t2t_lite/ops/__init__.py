@@ -188,7 +188,9 @@ def dropout(
     )
     dropped = dropped_steps(rate)
     scale = DROPOUT_STEPS / (DROPOUT_STEPS - dropped)
-    return ops.where(numbers[rows_before:] >= dropped, x * scale, 0.0)
+    # TensorFlow compares int32 on the CPU only, even if it is on a GPU.
+    keep = ops.cast(numbers[rows_before:], "float32") >= dropped
+    return ops.where(keep, x * scale, 0.0)
 
 
 def dropped_steps(rate: float) -> int:

@@ -12,7 +12,7 @@ import tensorflow as tf
 import t2t_lite
 from t2t_lite import files
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import UsageError, explain
 from t2t_lite.interop.ctranslate2 import require_runnable, write_ctranslate2
 from t2t_lite.interop.huggingface import write_huggingface
 from t2t_lite.interop.quantization import Quantization
@@ -152,14 +152,11 @@ def _new_version(
 
     `mark` is the file that identifies the format.
     """
-    try:
+    problem = f"Cannot write the export to {export_dir}"
+    with explain(problem, OSError, tf.errors.OpError):
         target = versions.next_version(export_dir, mark)
         with files.write_folder(target, replace=False) as folder:
             yield target, folder
-    except (OSError, tf.errors.OpError) as error:
-        raise T2TLiteError(
-            f"Cannot write the export to {export_dir}: {format_error(error)}."
-        ) from error
 
 
 def _describe(translator, options, signatures, run, weights):

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, did_you_mean, format_error
+from t2t_lite.errors import UsageError, did_you_mean, explain
 from t2t_lite.files import PathLike
 
 PAD_ID = 0
@@ -174,21 +174,16 @@ def lookup_table(
 
 def read_vocabulary(path: PathLike) -> bytes:
     """Return the bytes of a vocabulary file; raise T2TLiteError if missing."""
-    try:
+    fix = "t2t-lite-datagen creates it."
+    with explain(f"Cannot read the vocabulary {path}", OSError, fix=fix):
         return Path(path).read_bytes()
-    except OSError as error:
-        raise T2TLiteError(
-            f"Cannot read the vocabulary {path}: "
-            f"{format_error(error, place=False)}. t2t-lite-datagen creates it."
-        ) from error
 
 
 def write_vocabulary(path: PathLike, content: bytes) -> None:
     """Write a vocabulary file atomically."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with files.write_file(path) as file:
-        file.write(content)
+    files.write_bytes(path, content)
 
 
 def vocab_lines(content: bytes) -> list[str]:

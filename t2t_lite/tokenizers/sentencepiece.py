@@ -1,6 +1,5 @@
 """SentencePiece vocabularies: training, encoding and decoding."""
 
-import array
 import collections
 import functools
 import io
@@ -172,16 +171,12 @@ class SentencePieceTokenizer(base.Tokenizer):
         return cls(path)
 
 
-class _WordTable:
+class _WordTable(dict[Any, bytes]):
     """A table of the ids of words that encodes texts without TensorFlow.
 
     In a model from `train` a space always begins a piece, so the ids of a text
-    are the ids of its words, each with the space before it.
-
-    One array contains the ids of all words, and numpy joins the ids of a text.
-    With a dict of lists, data generation takes 1.25 times as long (150,000
-    pairs of `benchmarks/datagen.py`, `benchmarks/versions.py --corpus`, AMD
-    EPYC with AVX-512).
+    are the ids of its words, each with the space before it. The first word of a
+    text has no space before it; its key is a tuple. The values are int32.
     """
 
     def __init__(self, model: bytes):
@@ -196,17 +191,13 @@ class _WordTable:
         # Only models from `train` have these results of normalization rules.
         escapes = "\0".join((*sorted(_ESCAPES.values()), ""))
         self._never_crosses_spaces = charsmap.endswith(escapes.encode())
-        self._clear()
-
-    def _clear(self):
-        # The number of each word, in order of the first look-up. The first word
-        # of a text has no space before it; its key is a tuple.
-        self._numbers: dict[Any, int] = collections.defaultdict(
-            itertools.count().__next__
-        )
         self._characters = 0
-        self._ids = np.array([], np.int32)  # of all words
-        self._starts = np.array([0], np.int64)  # of each word in _ids; the end
+
+    def __missing__(self, key: Any) -> bytes:
+        word = key[0] if isinstance(key, tuple) else f" {key}"
+        self._characters += len(word) + _WORD_COST
+        self[key] = np.array(self.processor.encode(word), np.int32).tobytes()
+        return self[key]
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids, int32, of each text; texts must be valid UTF-8."""
@@ -214,42 +205,15 @@ class _WordTable:
             # More threads would compete with the processes of datagen.
             rows = self.processor.encode(list(texts), num_threads=1)
             return [np.array(ids, np.int32) for ids in rows]
-        numbers, ends = array.array("q"), []
-        look_up = self._numbers.__getitem__
+        rows, look_up = [], self.__getitem__
         for text in texts:
             first, *others = text.split(" ")
-            numbers.append(look_up((first,)))
-            numbers.extend(map(look_up, others))
-            ends.append(len(numbers))
-        self._encode_new_words()
-        rows = self._join(np.array(numbers), np.array(ends, np.int64))
+            ids = look_up((first,)) + b"".join(map(look_up, others))
+            rows.append(np.frombuffer(ids, np.int32))
         if self._characters > MAX_TABLE_CHARACTERS:
-            self._clear()
+            self.clear()
+            self._characters = 0
         return rows
-
-    def _encode_new_words(self):
-        count = len(self._numbers) - len(self._starts) + 1
-        new_words = [*itertools.islice(reversed(self._numbers), count)][::-1]
-        words = [
-            word[0] if isinstance(word, tuple) else f" {word}"
-            for word in new_words
-        ]
-        pieces = self.processor.encode(words)
-        ends = self._starts[-1] + np.cumsum([*map(len, pieces)], dtype=np.int64)
-        self._starts = np.append(self._starts, ends)
-        new = np.fromiter(itertools.chain.from_iterable(pieces), np.int32)
-        self._ids = np.append(self._ids, new)
-        self._characters += sum(map(len, words)) + _WORD_COST * len(words)
-
-    def _join(self, numbers, ends):
-        """Return the ids of texts, given their words and ends in `numbers`."""
-        starts = self._starts[numbers]
-        lengths = self._starts[numbers + 1] - starts
-        word_ends = np.cumsum(lengths)
-        shifts = np.repeat(starts - word_ends + lengths, lengths)
-        ids = self._ids[shifts + np.arange(len(shifts))]
-        splits = [0, *word_ends[ends - 1].tolist()] if len(ends) else [0]
-        return [ids[start:end] for start, end in itertools.pairwise(splits)]
 
 
 def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:

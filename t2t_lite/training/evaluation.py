@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from t2t_lite.decoding.batching import DEFAULT_SIZE, Batching
 from t2t_lite.decoding.stream import translate_lines
 from t2t_lite.decoding.translator import Translator
 from t2t_lite.training.run import Run
@@ -43,6 +44,10 @@ class DevEvaluation:
             input_signature=[{"inputs": _SIDE, "targets": _SIDE}],
             autograph=False,
         )
+        # Evaluation takes at most the memory that the training batches take.
+        hparams = self.run.hparams
+        positions = hparams.batch_tokens // hparams.gradient_accumulation_steps
+        self._batching = Batching(DEFAULT_SIZE, positions, flush_early=False)
         self.metric = f"dev_{self.run.problem.metric}"
         self.samples: list[dict[str, str]] = []
 
@@ -59,6 +64,7 @@ class DevEvaluation:
         results = translate_lines(
             self._translator,
             self._texts[0][self.index :: self.workers],
+            batching=self._batching,
             note=lambda number, text: None,  # equal in every evaluation
             check=self.check,
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import tensorflow as tf
 
+from t2t_lite.data.bucketing import bucket_batch_size, length_boundaries
 from t2t_lite.data.packing import feature_names, packed_shape
 from t2t_lite.errors import T2TLiteError
 from t2t_lite.hparam import HParams
@@ -22,9 +23,17 @@ from t2t_lite.training.update import Updater
 def _largest_batch(hparams: HParams) -> tuple[tuple[int, int], str]:
     """Return the shape of the largest micro-batches, and a description."""
     passes = hparams.gradient_accumulation_steps
-    shape = packed_shape(hparams.batch_tokens // passes, hparams.max_length)
-    rows, columns = shape
-    return shape, f"{passes} x {rows} sentences of {columns} tokens per side"
+    positions = hparams.batch_tokens // passes
+    rows, columns = packed_shape(positions, hparams.max_length)
+    if not hparams.packing:
+        boundaries = length_boundaries(columns).tolist()
+        shapes = [(bucket_batch_size(n, positions), n) for n in boundaries]
+        # In proportion to activations: attention has n columns per position.
+        rows, columns = max(
+            shapes, key=lambda x: x[0] * x[1] * (x[1] + hparams.hidden_size)
+        )
+    text = f"{passes} x {rows} sentences of {columns} tokens per side"
+    return (rows, columns), text
 
 
 def _full_batch(shape, packing, target=1):

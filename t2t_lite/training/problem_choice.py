@@ -23,6 +23,7 @@ from t2t_lite.training.options import (
     TrainingOptions,
     default_output_dir,
 )
+from t2t_lite.training.schedules import last_step
 from t2t_lite.validators import check, folder
 
 
@@ -93,6 +94,7 @@ def choose_job(
             f"got {options.best_metric!r}."
         )
     run_config.require_fitting_vocabularies(task, values)
+    last_step(values, options.train_steps)  # an error, if the rate reaches 0
     return Job(task, values, set_name, run_dir, data_dir, options, config)
 
 

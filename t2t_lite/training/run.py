@@ -22,7 +22,7 @@ from t2t_lite.data import pipeline
 from t2t_lite.data.manifest import Manifest, check_shards, generate_command
 from t2t_lite.decoding.search.settings import SearchSettings
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import T2TLiteError, UsageError, explain
 from t2t_lite.hparam import HParams
 from t2t_lite.model.ensemble import Ensemble
 from t2t_lite.model.layers import skip_init
@@ -241,17 +241,13 @@ class Run:
         run.data.batches("dev")
         if dry_run:
             return run
-        try:
+        fix = "Mend this, or choose another `output_dir`."
+        with explain(f"{output_dir} cannot be written", OSError, fix=fix):
             output_dir.mkdir(parents=True, exist_ok=True)
             for name in config["vocabulary"]:
-                with files.write_file(output_dir / name) as copy:
-                    copy.write((data_dir / name).read_bytes())
+                content = (data_dir / name).read_bytes()
+                files.write_bytes(output_dir / name, content)
             files.write_json(output_dir / CONFIG, config)
-        except OSError as error:
-            raise T2TLiteError(
-                f"{output_dir} cannot be written: {format_error(error)}. Mend "
-                "this, or choose another `output_dir`."
-            ) from error
         encoders = problem.load_encoders(output_dir)
         return cls(output_dir, config, problem, encoders)
 
@@ -356,7 +352,7 @@ class Run:
 
         The first model is the checkpoint `which` of this run. The `members` are
         runs, folders of runs, or names of other checkpoints. All must have the
-        same vocabularies.
+        same vocabularies and the same direction.
         """
         found = [(self, checkpoints.resolve(self.checkpoints_dir, which))]
         for member in members:
@@ -365,11 +361,12 @@ class Run:
             if (folder / CONFIG).is_file():
                 run, chosen = Run.open(folder, to_decode=True), "default"
             ours, theirs = (x.config["vocabulary"] for x in (self, run))
-            if sorted(ours.values()) != sorted(theirs.values()):  # of any name
+            is_same = sorted(ours.values()) == sorted(theirs.values())
+            if not is_same or run.problem.reversed != self.problem.reversed:
                 raise UsageError(
-                    "An ensemble requires runs with the same vocabulary; "
-                    f"{run.output_dir} and {self.output_dir} have different "
-                    "vocabularies."
+                    "An ensemble requires runs with the same vocabulary and "
+                    f"direction; {run.output_dir} differs from "
+                    f"{self.output_dir}."
                 )
             weights = checkpoints.resolve(run.checkpoints_dir, chosen)
             found.append((run, weights))

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Self
 import filelock
 import psutil
 
-from t2t_lite.errors import T2TLiteError, format_error
+from t2t_lite.errors import T2TLiteError, explain
 from t2t_lite.training.options import TrainingOptions
 
 _STOP = (signal.SIGINT, signal.SIGTERM)
@@ -149,19 +149,16 @@ def process_seconds() -> float:
 @contextlib.contextmanager
 def run_lock(output_dir: Path) -> Iterator[None]:
     """Create and lock the folder of a run against other trainers."""
-    try:
+    lock = filelock.FileLock(output_dir / ".lock")
+    fix = "Mend this, or choose another `output_dir`."
+    with explain(f"{output_dir} cannot be written", OSError, fix=fix):
         output_dir.mkdir(parents=True, exist_ok=True)
-        held = filelock.FileLock(output_dir / ".lock").acquire(blocking=False)
-    except filelock.Timeout as error:
-        raise T2TLiteError(
-            f"Another trainer is writing to {output_dir}. Wait for it, or "
-            "choose another `output_dir`."
-        ) from error
-    except OSError as error:
-        raise T2TLiteError(
-            f"{output_dir} cannot be written: "
-            f"{format_error(error, place=False)}. Mend this, or choose another "
-            "`output_dir`."
-        ) from error
+        try:
+            held = lock.acquire(blocking=False)
+        except filelock.Timeout as error:
+            raise T2TLiteError(
+                f"Another trainer is writing to {output_dir}. Wait for it, or "
+                "choose another `output_dir`."
+            ) from error
     with held:
         yield

@@ -71,6 +71,11 @@ def test_tokenized_bleu_is_an_extra_score(score, files):
     assert report["score"] == pytest.approx(wanted)
 
 
+def test_a_reference_is_required(run_command, tmp_path):
+    code, _, err = run_command("bleu", f"--hypothesis={tmp_path}")
+    assert (code, "--reference is required" in err) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("sides", "flags", "code", "words"),
     [

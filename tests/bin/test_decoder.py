@@ -304,6 +304,7 @@ def test_errors_for_invalid_paths_name_them(run_command, tiny_run, tmp_path):
         ([f"--output_dir={source}"], 1, str(source)),
         ([run, f"--decode_from_file={tmp_path}/missing"], 1, "missing"),
         ([run, f"--decode_from_file={tmp_path}"], 1, "folder"),
+        ([run, "--decode_from_file="], 2, "--decode_from_file"),
         ([run, f"--decode_from_file={source}", to_source], 2, str(source)),
         ([run, f"--decode_from_file={partial}", to_source], 2, "in.partial"),
     ):
@@ -346,7 +347,7 @@ def run_until(run_command, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "code", "word"),
     [
-        (KeyboardInterrupt(), 130, "Ctrl-C"),
+        (KeyboardInterrupt(), 75, "Ctrl-C"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), 1, "free some"),
     ],
 )

@@ -65,6 +65,13 @@ def test_a_missing_vocabulary_fails_the_check_of_the_run(run_command, folders):
     assert not findings(run_command, *flags)["run"]["ok"]
 
 
+def test_a_damaged_config_fails_only_the_check_of_the_run(run_command, folders):
+    _, run, flags = folders
+    (run / "config.json").write_text("{")
+    found = findings(run_command, *flags)
+    assert [name for name in found if not found[name]["ok"]] == ["run"]
+
+
 def test_each_check_is_a_line_and_a_failure_is_exit_code_1(
     run_command, tmp_path
 ):

@@ -66,7 +66,7 @@ def test_references_and_metrics_may_be_given(evaluate, tmp_path):
 @pytest.mark.parametrize(
     ("flag", "code", "word"),
     [
-        ("--split=tset", 1, "'tset'"),
+        ("--split=tset", 2, "'tset'"),
         ("--data_dir=/no/where", 1, "/no/where"),
         ("--constrained=true", 2, "trees"),
         ("--reference=/no/where", 1, "/no/where"),

@@ -139,7 +139,7 @@ def test_dry_run_of_the_whole_treebank_needs_only_the_files(
         "--dry_run",
     )
     assert code == 0, err
-    assert "its corpus is there" in out
+    assert "corpus: found" in out
     assert "16,000 and 63" in out
     assert "peak memory" in out and "FLOPs per update" in out
 

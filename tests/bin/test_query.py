@@ -160,7 +160,7 @@ def test_a_request_that_is_too_large_is_halved(query, model):
 def test_an_unknown_model_is_an_error(query, model):
     code, out, err = query(["a", "b", "c"], "--model_name=other")
     assert (code, out) == (1, ["", "", ""])
-    assert "got other" in err
+    assert "not other" in err
     assert not model.asked
 
 

@@ -49,7 +49,7 @@ def test_vocab_size_counts_the_parameters_of_the_real_model(run_command, show):
     assert report["parameters"] == 100 * 8 + encoder + decoder
     assert report["parameters_by_part"]["decoder feed-forward"] == feed_forward
     _, out, _ = run_command("registry", *flags)
-    (total,) = [x for x in out.splitlines() if x.startswith("  in all ")]
+    (total,) = [x for x in out.splitlines() if x.startswith("  total ")]
     assert total.split()[-1] == f"{report['parameters']:,}"
 
 

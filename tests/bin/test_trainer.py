@@ -15,6 +15,7 @@ TINY = (
 
 
 TOY = ("--problem=spellout_ende", "--hparams=transformer_toy")
+COOLDOWN = (TOY[0], "--hparams=transformer_multi30k")
 
 
 def test_a_run_has_its_config_vocabulary_and_checkpoints(tiny_run):
@@ -155,6 +156,7 @@ def test_print_hparams_shows_all_hparams_with_overrides(run_command):
         ([*TOY, "--train_steps=-1"], "'-1'"),
         ([*TOY, "--usr_dir=/no/such/folder"], "/no/such/folder"),
         ([*TOY, "--best_metric=f1"], "best_metric"),
+        ([*COOLDOWN, "--train_steps=20000"], "cooldown=0"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(run_command, flags, message):

@@ -8,7 +8,7 @@ import pytest
 
 import t2t_lite
 from t2t_lite.decoding.results import Attention
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError, UsageError
 
 CROSS = np.zeros([2, 2, 3, 4])  # 2 layers of 2 heads, 3 targets, 4 sources
 CROSS[1, 0, :, 0] = CROSS[1, 1, :, 2] = CROSS[0, :, :, 3] = 1
@@ -67,7 +67,7 @@ def test_an_index_out_of_range_is_named(attention, axes, index):
 
 def test_without_matplotlib_the_extra_is_named(attention, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match="notebook"):
+    with pytest.raises(T2TLiteError, match="notebook"):
         attention.plot()
 
 

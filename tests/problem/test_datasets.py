@@ -10,7 +10,7 @@ import pytest
 from support.params import slow
 from support.places import ROOT
 from t2t_lite.corpus.download import RawFiles
-from t2t_lite.errors import UsageError
+from t2t_lite.errors import T2TLiteError
 from t2t_lite.problem import TextFiles
 
 PYTHON = ROOT / ".huggingface/bin/python"
@@ -134,5 +134,5 @@ def test_without_validation_and_test_splits_pairs_are_held_out(read, tmp_path):
 def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     problem = TextFiles().with_options({"pairs": "hf:owner/name/de-en"})
-    with pytest.raises(UsageError, match=r"t2t-lite\[huggingface\]"):
+    with pytest.raises(T2TLiteError, match=r"t2t-lite\[huggingface\]"):
         problem.samples("train", RawFiles())

@@ -146,7 +146,9 @@ def test_unequal_numbers_of_texts_are_rejected(served, name):
     (other,) = set(inputs_of(served[name])) - {"inputs"}
     for first, second in (("inputs", other), (other, "inputs")):
         texts = {first: ["haus"], second: ["katze", "hund"]}
-        with pytest.raises(tf.errors.InvalidArgumentError, match="its pair"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="equally many"
+        ):
             call(served[name], **texts)
 
 

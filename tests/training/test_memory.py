@@ -34,6 +34,14 @@ def test_too_large_batch_is_refused_and_smaller_ones_fit(tmp_path):
     assert steps(run) == [6]
 
 
+def test_the_largest_batch_may_have_shorter_texts(tmp_path):
+    # One text of 16 tokens has fewer positions than two of 15.
+    sizes = {"batch_tokens": 31, "gradient_accumulation_steps": 1}
+    run, shown = TinyRun(tmp_path, max_length=16, **sizes), []
+    try_largest_batch(make_trainer(run).updater, shown.append)
+    assert "1 x 2 sentences of 15 tokens" in shown[0]
+
+
 @pytest.mark.parametrize(
     ("replicas", "changes"),
     [(2, {}), (1, {"gradient_accumulation_steps": 1})],

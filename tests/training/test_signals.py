@@ -66,7 +66,7 @@ def test_stop_ends_an_evaluation_between_two_batches(tiny_run, monkeypatch):
     run = Run.open(tiny_run)
     with pytest.raises(StopRequested):
         DevEvaluation(run, run.load_model()[0], check=check).evaluate_shard()
-    assert sizes == [64, 64]  # one check was for the loss
+    assert len(sizes) == 2  # one check was for the loss
 
 
 @pytest.mark.own_process

@@ -3,9 +3,8 @@
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -64,10 +63,7 @@ def import_run(
     Returns:
       The run, and messages for the user.
     """
-    if output_dir.exists() and any(output_dir.iterdir()):
-        raise UsageError(
-            f"output_dir must be a new or empty folder (got {output_dir})."
-        )
+    require_empty(output_dir)
     tokenizers = open_vocabularies(problem, vocabulary)
     encoders = {"inputs": tokenizers[0], "targets": tokenizers[-1]}
     if len({each.vocab_size for each in encoders.values()}) > 1:
@@ -105,21 +101,30 @@ def import_run(
         slots = variables.slots(space)
         state_source = _import_adam(updater, model, slots, updates)
     messages.append(f"training resumes after update {step} with {state_source}")
-    tensors = {**checkpoints.model_tensors(model), **updater.tensors()}
-    state = {"step": step, "position": [0, 0, 0], "seed": seed}
-    write_run(output_dir, config, vocabulary, tensors, state)
+    write_run(run, model, updater, vocabulary, step)
     return run, messages
 
 
+def require_empty(output_dir: Path) -> None:
+    """Raise UsageError if the folder of a new run has files."""
+    if output_dir.exists() and any(output_dir.iterdir()):
+        raise UsageError(
+            f"output_dir must be a new or empty folder (got {output_dir})."
+        )
+
+
 def write_run(
-    output_dir: Path,
-    config: Mapping[str, Any],
+    run: Run,
+    model: Transformer,
+    updater: Updater,
     vocabulary: Sequence[Path],
-    tensors: Mapping[str, Any],
-    state: Mapping[str, Any],
+    step: int = 0,
 ) -> None:
-    """Write the folder of a run atomically."""
-    with files.write_folder(output_dir, replace=False) as folder:
+    """Write the folder of an imported run atomically."""
+    config, seed = run.config, run.config["seed"]
+    tensors = checkpoints.model_tensors(model) | updater.tensors()
+    state = {"step": step, "position": [0, 0, 0], "seed": seed}
+    with files.write_folder(run.output_dir, replace=False) as folder:
         checkpoints.save(folder / checkpoints.FOLDER, tensors, state)
         for name, path in zip(config["vocabulary"], vocabulary, strict=True):
             shutil.copyfile(path, folder / name)

@@ -165,6 +165,12 @@ class Model:
         columns = list(tensors.values())
         if len({len(column) for column in columns}) > 1:
             raise ApiError("All inputs must have the same number of texts.")
+        maximum = self.options.max_batch_size
+        if len(columns[0]) > maximum and not signature.is_batchable:
+            raise ApiError(
+                f"A request of {signature_name} must have at most {maximum} "
+                f"texts (got {len(columns[0])})."
+            )
         outputs = await self.batcher.answer(
             signature.run,
             tensors,

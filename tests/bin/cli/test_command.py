@@ -202,6 +202,18 @@ def test_a_closed_output_pipe_is_not_an_error():
     assert process.wait() == 0
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_one_line():
+    done = subprocess.run(
+        f"{sys.executable} -m t2t_lite.bin.main registry > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("closed", "word"),
     [

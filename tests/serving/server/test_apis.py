@@ -143,11 +143,11 @@ def test_rest_has_status_and_metadata(rest):
 @pytest.mark.parametrize(
     ("path", "body", "status", "reason"),
     [
-        ("/v1/models/n:predict", {"inputs": []}, 404, "got n"),
+        ("/v1/models/n:predict", {"inputs": []}, 404, "not n"),
         ("/v1/models/m/versions/7:predict", {}, 404, "version 7"),
         (f"/v1/models/m/versions/{2**70}:predict", {}, 404, "Not Found"),
         ("/v1/models/m/versions/2", None, 404, "version 2"),
-        ("/v1/models/n/metadata", None, 404, "got n"),
+        ("/v1/models/n/metadata", None, 404, "not n"),
         ("/v1/models/m", {}, 405, "Not Allowed"),
         (PREDICT, None, 405, "Not Allowed"),
         ("/v1/models/m:classify", {}, 404, "Not Found"),
@@ -264,7 +264,7 @@ def test_grpc_has_status_metadata_and_health(channel, stub):
 
 def bad_requests():
     yield predict_pb2.PredictRequest(), "NOT_FOUND", "m version 1"
-    yield predict_request(["a"], "n"), "NOT_FOUND", "got n"
+    yield predict_request(["a"], "n"), "NOT_FOUND", "not n"
     yield predict_request(["a"], "m", "x"), "FAILED_PRECONDITION", "got x"
     yield predict_request(["a"], "m", x=["b"]), "INVALID_ARGUMENT", "inputs"
     request = predict_request(["a"], "m")
@@ -282,7 +282,7 @@ def bad_requests():
     request = predict_request(["a"], "m")
     request.output_filter.append("x")
     yield request, "INVALID_ARGUMENT", "output_filter"
-    yield predict_request(["a"], "n" * 3000), "NOT_FOUND", "got nnn"
+    yield predict_request(["a"], "n" * 3000), "NOT_FOUND", "not nnn"
     yield predict_request(["whisper"], "m"), "INVALID_ARGUMENT", "not whisper"
     yield predict_request(["a" * 5000], "m"), "RESOURCE_EXHAUSTED", "larger"
 
