@@ -130,7 +130,8 @@ def _decode(args: argparse.Namespace) -> None:
                     *(signal.SIGINT, signal.SIGTERM),
                 )
             except KeyboardInterrupt as error:
-                if args.decode_to_file and _is_file(args.decode_from_file):
+                to_file = args.decode_to_file and not args.overwrite
+                if to_file and _is_file(args.decode_from_file):
                     raise command.ResumableInterrupt(*error.args) from None
                 raise
     if errors:

@@ -40,13 +40,12 @@ def evaluate(args: argparse.Namespace) -> None:
         raise UsageError(f"{run.problem.name} does not support --{names[0]}.")
     scoring = {name: vars(args)[name] for name in names if name in accepted}
     sources, references = run.data.texts(args.split)
-    count, of = len(sources), f"the split {args.split}"
-    given: Any = [read_aligned(path, count, of) for path in args.reference]
-    is_lossy = run.encoders["targets"].unknown_id is not None
-    if is_lossy and not given and "metrics" in accepted:
+    count, split = len(sources), f"the split {args.split}"
+    given: Any = [read_aligned(path, count, split) for path in args.reference]
+    if run.encoders["targets"].unknown_id is not None and not given:
         command.note(
-            "The references are decoded from tokens, and this vocabulary does "
-            "not represent every text: give the original text as --reference."
+            "The references are decoded from tokens, which do not represent "
+            "every text: give the original text as --reference."
         )
     from t2t_lite.training import checkpoints, config
 

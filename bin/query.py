@@ -69,9 +69,9 @@ def query(args: argparse.Namespace) -> None:
         start_tensorflow(args.verbose)  # gRPC messages import TensorFlow
     client = Client(
         connect(args.server, args.model_name, args.version),
-        "nbest" if args.nbest > 1 else "serving_default",
-        args.timeout,
-        lambda reason: command.note(
+        signature="nbest" if args.nbest > 1 else "serving_default",
+        seconds=args.timeout,
+        note=lambda reason: command.note(
             f"Waiting for {args.server}, at most {args.timeout:g} s "
             f"(--timeout): {reason.rstrip('.')}."
         ),

@@ -7,6 +7,7 @@ EXPORT_DIR is a version, or a folder of versions, of which it loads the newest
 like the server. Without texts, it reads lines from stdin.
 """
 
+import itertools
 import logging
 import os
 import pathlib
@@ -28,9 +29,7 @@ def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     version = newest_version(pathlib.Path(sys.argv[1]))
-    texts = sys.argv[2:] or [line.rstrip("\n") for line in sys.stdin]
-    if not texts:
-        return
+    texts = iter(sys.argv[2:] or (line.rstrip("\n") for line in sys.stdin))
     # TensorFlow's libraries log some lines before they read this.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("absl").setLevel(logging.ERROR)
@@ -42,8 +41,9 @@ def main() -> None:
         translate = model.signatures["serving_default"]
     except (OSError, KeyError) as error:
         sys.exit(f"Cannot load {version}: {str(error).splitlines()[0]}")
-    for text in translate(inputs=tf.constant(texts))["outputs"].numpy():
-        print(text.decode("utf-8"))
+    while batch := list(itertools.islice(texts, 32)):
+        for text in translate(inputs=tf.constant(batch))["outputs"].numpy():
+            print(text.decode("utf-8"), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def main() -> None:
             text = f"{record['loss']:6.3f} {bar}"
         else:
             dev = {k: v for k, v in record.items() if k.startswith("dev_")}
+            dev = {k: v for k, v in dev.items() if v is not None}  # or infinite
             text = " ".join(f"{name} {dev[name]:.4g} " for name in dev)
         print(f"{record['step']:6} {text}")
 

@@ -132,7 +132,7 @@ def _count_units(number: int, unit: tuple[str, str], language: str) -> str:
     words = _words(number, language)
     if language == "de":
         words = re.sub("eins$", "ein", words)  # "ein Euro", not "eins Euro"
-    return f"{words} {unit[number != 1]}"
+    return f"{words} {unit[0 if number == 1 else 1]}"
 
 
 @functools.lru_cache(maxsize=200_000)

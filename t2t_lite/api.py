@@ -259,9 +259,9 @@ class LoadedTranslator:
                     f"{name} requires nbest, because only hypotheses have it."
                 )
         found: list[Any] = []
-        limits = Batching(batch_size, batch_tokens, flush_early=False)
-        batching = {"batching": limits}
-        results = self.stream(several, batching, nbest=nbest, **options)
+        batching = Batching(batch_size, batch_tokens, flush_early=False)
+        stream_options = {"batching": batching}
+        results = self.stream(several, stream_options, nbest=nbest, **options)
         is_long = len(several) > (batch_size or DEFAULT_SIZE)
         with Counter("translating", "texts", is_long, len(several)) as counter:
             for result in results:
@@ -369,10 +369,10 @@ class LoadedTranslator:
                 "sources and targets must be two str, or two lists of the same "
                 f"length; got {len(texts)} and {len(others)}."
             )
-        limits = Batching(batch_size, batch_tokens, flush_early=False)
-        batching = {"batching": limits}
+        batching = Batching(batch_size, batch_tokens, flush_early=False)
+        stream_options = {"batching": batching}
         pairs = map(Pair, texts, others)
-        results = self.stream(pairs, batching, score=True, **options)
+        results = self.stream(pairs, stream_options, score=True, **options)
         scores = [result.hypotheses[0] for result in results]
         return scores[0] if single else scores
 

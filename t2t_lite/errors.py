@@ -6,6 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 # Fixes for errors of the operating system.
 _ADVICE = {
@@ -51,13 +52,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 @contextlib.contextmanager
-def requires_extra(name: str) -> Iterator[None]:
+def requires_extra(name: str, subject: Any = "") -> Iterator[None]:
     """Give the command that installs an extra if an import in it fails."""
     try:
         yield
     except ImportError as error:
+        place, reason = f"{subject}: " if subject else "", format_error(error)
+        if isinstance(error, ModuleNotFoundError):
+            reason = f"{error.name} is not installed"
         raise T2TLiteError(
-            f"{error.name} is not installed: pip install 't2t-lite[{name}]'."
+            f"{place}{reason}: pip install 't2t-lite[{name}]'."
         ) from error
 
 

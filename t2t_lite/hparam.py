@@ -223,10 +223,10 @@ class HParams(ModelHParams):
             )
         if self.weight_decay and self.optimizer != "adamw":
             self._refuse("weight_decay requires optimizer=adamw")
-        if self.schedule in FALLING_SCHEDULES and self.cooldown:
+        is_falling = self.schedule in FALLING_SCHEDULES
+        if is_falling and self.cooldown:
             self._refuse("cooldown requires a schedule without decay to 0")
-        steps = self.warmup_steps, self.train_steps
-        if self.schedule in FALLING_SCHEDULES and steps[0] >= steps[1]:
+        if is_falling and self.warmup_steps >= self.train_steps:
             self._refuse(
                 "warmup_steps must be below train_steps with a schedule that "
                 "decays to 0"

@@ -11,6 +11,7 @@ def transformer_big(): ...
 ```
 """
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, overload
@@ -155,6 +156,7 @@ def hparams_names() -> list[str]:
 
 def describe(name: str) -> str:
     """Return the first docstring line of a problem or an hparams set."""
+    _load_plugins()
     entry = PROBLEMS.get(name) or HPARAMS[name]
     return (entry.__doc__ or "").strip().split("\n")[0]
 
@@ -175,10 +177,10 @@ def unknown_name_error(
     )
 
 
+@functools.cache
 def _load_plugins():
     """Import the declarations, if no command or function has done so."""
-    if not plugins.loaded:
-        plugins.load_plugins()
+    plugins.load_plugins()
 
 
 def _full_name(declaration):

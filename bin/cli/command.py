@@ -75,7 +75,7 @@ class Command:
             sys.stdout.flush()
             return 0
         except BrokenPipeError:
-            _discard_stdout()  # the reader, such as `head`, closed the pipe
+            _flush_stdout()  # the reader, such as `head`, closed the pipe
             return 0
         except KeyboardInterrupt as error:
             if sys.stderr.isatty():
@@ -91,15 +91,13 @@ class Command:
             return code
         except T2TLiteError as error:
             self._print_error(str(error), verbose)
+            _flush_stdout()
             return error.exit_code
         except Exception as error:
             is_known = isinstance(error, (OSError, MemoryError))
             hint = "" if is_known else " (--verbose shows the traceback)"
             self._print_error(f"{format_error(error)}{hint}.", verbose)
-            try:
-                sys.stdout.flush()
-            except OSError:  # a full disk
-                _discard_stdout()
+            _flush_stdout()
             return FAILED
 
     def _run_body(self, args: argparse.Namespace) -> None:
@@ -123,9 +121,12 @@ class ResumableInterrupt(KeyboardInterrupt):
     """A signal interrupted work that the same command resumes."""
 
 
-def _discard_stdout() -> None:
-    """Redirect stdout, because Python flushes it at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush_stdout() -> None:
+    """Flush stdout; if that fails, discard the rest, as Python flushes too."""
+    try:
+        sys.stdout.flush()
+    except OSError:  # a closed pipe or a full disk
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def interruptible(work: Callable[[], T], *numbers: signal.Signals) -> T:

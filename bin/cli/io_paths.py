@@ -31,7 +31,7 @@ def check_paths(source: str | None, target: str | None) -> None:
         )
     path = files.resolve_path(path)
     if not path.absolute().parent.is_dir():
-        raise T2TLiteError(f"--decode_to_file: {path.parent} is no folder.")
+        raise T2TLiteError(f"--decode_to_file: {path.parent} is not a folder.")
     for file in (path, *resumable_output.partial_paths(path)):
         if source and file.exists() and file.samefile(source):
             raise UsageError(

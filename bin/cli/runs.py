@@ -107,7 +107,7 @@ def make_translator(
     by_line = getattr(args, "interactive", False)
     if by_line:
         jit = jit or None  # in the background
-    return run.translator(model, jit, not by_line, **settings), weights
+    return run.translator(model, jit, frozen=not by_line, **settings), weights
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:

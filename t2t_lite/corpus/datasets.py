@@ -31,8 +31,7 @@ class Dataset:
       splits: the names of the splits.
 
     Raises:
-      UsageError: the library is not installed.
-      T2TLiteError: the dataset is not available.
+      T2TLiteError: the library or the dataset is not available.
     """
 
     def __init__(self, name: str, raw: RawFiles):

@@ -42,10 +42,6 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
-def _length(limit, source, target):
-    return max(map(count_words, (source, target))) > limit
-
-
 def _length_ratio(limit, source, target):
     shorter, longer = sorted(map(count_words, (source, target)))
     return longer > limit * shorter
@@ -72,8 +68,8 @@ _FILTERS: dict[str, tuple[validators.Validator, Callable[..., bool] | None]] = {
     "broken_encoding": (_no_value, lambda _, a, b: "\ufffd" in a + b),
     "control_characters": (_no_value, _control_characters),
     "identical": (_no_value, lambda _, a, b: a.strip() == b.strip()),
-    "characters": (_count, lambda limit, *pair: max(map(len, pair)) > limit),
-    "length": (_count, _length),
+    "characters": (_count, lambda n, *pair: max(map(len, pair)) > n),
+    "length": (_count, lambda n, *pair: max(map(count_words, pair)) > n),
     "length_ratio": (validators.real(at_least=1), _length_ratio),
     DUPLICATES: (_no_value, None),
 }

@@ -26,7 +26,7 @@ from t2t_lite.progress import log
 
 
 def _open_zstd(file: BinaryIO) -> Any:
-    with requires_extra("zstd"):
+    with requires_extra("zstd", file.name):
         from backports import zstd  # part of Python from 3.14 on
     return zstd.open(file)
 

@@ -113,7 +113,7 @@ def find_parallel_files(
             for x in languages
         )
         for part in sorted(sources.keys() ^ targets.keys()):
-            missing = stem, part, languages[part in sources]
+            missing = stem, part, languages[1 if part in sources else 0]
             raise T2TLiteError(
                 f"{folder} holds {sources.get(part) or targets.get(part)}, but "
                 f"{'.'.join(filter(None, missing))} is missing. A corpus "
@@ -251,7 +251,7 @@ def read_parquet(
     languages: Sequence[str] = ("", ""),
 ) -> Iterator[tuple[str, str]]:
     """Yield the texts of each row of a Parquet file, as `read_json_lines`."""
-    with requires_extra("parquet"):
+    with requires_extra("parquet", path):
         from pyarrow import ArrowException, parquet
     keys = source_key, target_key
     columns = [*keys, *(x.split(".")[0] for x in keys), _HUB_KEY, *languages]

@@ -266,12 +266,12 @@ def check_shards(
     hint = regenerate_hint(problem, data_dir)
     for split in manifest.splits.values():
         for shard in split.shards:
-            path = Path(data_dir, shard.file)
-            _check_file(path, shard.bytes, checksums and shard.sha256, hint)
+            sha256 = shard.sha256 if checksums else None
+            _check_file(Path(data_dir, shard.file), shard.bytes, sha256, hint)
 
 
-def _check_file(path: Path, size: int, sha256: str | bool, hint: str) -> None:
-    """Raise T2TLiteError if a file differs; False matches any checksum."""
+def _check_file(path: Path, size: int, sha256: str | None, hint: str) -> None:
+    """Raise T2TLiteError if a file differs; None skips the checksum."""
     if not path.is_file():
         raise T2TLiteError(f"{path} is missing. {hint}")
     if size != path.stat().st_size or (sha256 and sha256 != sha256_of(path)):

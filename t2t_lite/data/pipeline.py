@@ -242,7 +242,7 @@ def _split_windows(
 
     def gather_rows(number, features):
         lengths = [features[side].row_lengths() for side in SIDES]
-        examples, rows, splits, widths = tf.numpy_function(
+        examples, rows, batches, widths = tf.numpy_function(
             plan_window, [number, *lengths], [tf.int64] * 4, stateful=False
         )
         examples = tf.ensure_shape(examples, [None])
@@ -253,14 +253,14 @@ def _split_windows(
         if packed and not keep_rows:
             for side in SIDES:
                 features |= _join(side, features[side], rows)
-        splits = tf.ensure_shape(splits, [None])
-        return number, features, splits, tf.ensure_shape(widths, [None, 2])
+        batches = tf.ensure_shape(batches, [None])
+        return number, features, batches, tf.ensure_shape(widths, [None, 2])
 
-    def slice_batches(number, features, splits, widths):
-        count = tf.size(splits, tf.int64) - 1
+    def slice_batches(number, features, batches, widths):
+        count = tf.size(batches, tf.int64) - 1
 
         def slice_batch(index):
-            first, end = splits[index], splits[index + 1]
+            first, end = batches[index], batches[index + 1]
             batch = {}
             for name, values in features.items():
                 width = widths[index, int(name.startswith(SIDES[1]))]

@@ -216,7 +216,7 @@ class DataGenerator:
         folder = job.folder / encoder.split
         folder.mkdir(exist_ok=True)
         samples = encoder.problem.samples(encoder.split, job.raw)
-        pairs = 0
+        pairs = 0  # counted while the chunks are read
 
         def missing_chunks() -> Iterator[encode.Chunk]:
             nonlocal pairs

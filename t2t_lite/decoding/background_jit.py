@@ -38,7 +38,7 @@ class BackgroundJit:
     def call(self, shape: Hashable, *args: Any) -> Any:
         """Call the compiled function if it is ready and faster, else the other.
 
-        A compilation that fails is logged and not repeated.
+        An error of TensorFlow in the compilation is logged, and not repeated.
         """
         self._requests[shape] += 1
         fastest = self._fastest.get(shape)
@@ -50,14 +50,14 @@ class BackgroundJit:
 
     def _select(self, *args: Any) -> Callable:
         """Compile the function for the arguments; return the faster one."""
-        try:
-            self._compiled(*args)
-        except tf.errors.OpError as error:
-            log(f"WARNING: No faster search: {format_error(error)}.")
-            return self._plain
 
         def measure(function):
             call = functools.partial(function, *args)
             return min(timeit.repeat(call, number=1, repeat=2))
 
-        return min(self._plain, self._compiled, key=measure)
+        try:
+            self._compiled(*args)
+            return min(self._plain, self._compiled, key=measure)
+        except tf.errors.OpError as error:
+            log(f"WARNING: No faster search: {format_error(error)}.")
+            return self._plain

@@ -102,7 +102,7 @@ class Result:
             if each.log_probability is not None:
                 text = f"{each.score:.6f}"
             if each.alignment is not None:
-                pairs = (f"{source}-{end}" for source, end in each.alignment)
+                pairs = (f"{s}-{t}" for s, t in each.alignment)
                 text = f"{text} ||| {' '.join(pairs)}"
             texts.append(text)
         return "\t".join(texts)

@@ -69,7 +69,7 @@ def open_resumable(
                     f"{' '.join(sorted(changes))}: start with `overwrite`."
                 )
         else:
-            num_kept = file.truncate(0)
+            num_kept = file.truncate(0)  # returns the new size, 0
             record.unlink(missing_ok=True)
             if options is not None:
                 files.write_text(record, current)

@@ -104,7 +104,7 @@ def translate_lines(
     engine = replicas[0].translator
     items = (_prepare_item(line, tags, engine, split) for line in lines)
 
-    def sentences(item: Any) -> list[Any]:
+    def split_item(item: Any) -> list[Any]:
         if item.error:
             return []
         if split is None:
@@ -115,12 +115,12 @@ def translate_lines(
 
     # The rest of the beam replaces hypotheses with equal texts.
     is_beam = num_hypotheses > 1 and not engine.settings.sample
-    beam_size = engine.settings.beam_size if is_beam else num_hypotheses
+    num_searched = engine.settings.beam_size if is_beam else num_hypotheses
 
     def run(replica: Replica, batch: list[Any]) -> list[_Output]:
         check()
         with tf.device(replica.device):
-            outputs = _run_graph(replica.translator, batch, beam_size)
+            outputs = _run_graph(replica.translator, batch, num_searched)
             return _read_outputs(replica.translator, batch, outputs, details)
 
     end = first_line + skip
@@ -128,10 +128,10 @@ def translate_lines(
         yield _join(line, item, (), engine, note)
     results = map_sorted(
         items,
-        sentences,
-        [functools.partial(run, replica) for replica in replicas],
-        functools.partial(_lengths, engine, batching),
-        batching,
+        split=split_item,
+        work=[functools.partial(run, replica) for replica in replicas],
+        lengths=functools.partial(_lengths, engine, batching),
+        batching=batching,
     )
     for line, (item, outputs) in enumerate(results, start=end):
         result = _join(line, item, outputs, engine, note)
@@ -248,16 +248,16 @@ def _read_outputs(engine, batch, outputs, details):
 
 def _join(line, item, outputs, engine, note):
     """Return the result of an item from the hypotheses of its sentences."""
-    hypotheses: Sequence[Hypothesis] = ()
-    for hypotheses, _ in outputs:
-        if not is_possible(hypotheses[0].score):
+    best = [hypotheses[0] for hypotheses, _ in outputs]
+    for each in best:
+        if not is_possible(each.score):
             raise T2TLiteError(
                 f"The model's score for line {line} is NaN or infinite. "
                 "Training diverged or the checkpoint is damaged: choose "
                 "another one with `checkpoint`."
             )
+    hypotheses: Sequence[Hypothesis] = outputs[0][0] if outputs else ()
     if len(outputs) > 1:
-        best = [hypotheses[0] for hypotheses, _ in outputs]
         hypotheses = [concat_sentences(best, engine.settings.alpha)]
     truncated = any(truncated for _, truncated in outputs)
     if truncated:

@@ -140,10 +140,10 @@ class TokenDetails:
             length = self._translator.max_length
             pairs = {
                 (target_word, source_word)
-                for end, start in enumerate(outputs["sources"][index])
-                if start != _NONE and end < len(tokens)
-                for source_word in self._source_words(source, length)[start]
-                for target_word in words[end]
+                for token, aligned in enumerate(outputs["sources"][index])
+                if aligned != _NONE and token < len(tokens)
+                for source_word in self._source_words(source, length)[aligned]
+                for target_word in words[token]
             }
             fields["alignment"] = [[s, t] for t, s in sorted(pairs)]
         return dataclasses.replace(hypothesis, **fields)

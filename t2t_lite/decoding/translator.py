@@ -5,6 +5,7 @@ The decoder, the evaluation of a training run and exported models all use it.
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -216,18 +217,18 @@ class Translator(tf.Module):
         key = (num_hypotheses, names)
         if key not in self._graphs:
             self.check_supported(names)
-            count = () if num_hypotheses is None else (num_hypotheses,)
+            fixed = [] if num_hypotheses is None else [num_hypotheses]
 
             def translate(texts, *values):
-                values = (*count, *values)
-                options = dict(zip(names, values[1:], strict=True))
-                return self._translate(texts, values[0], options)
+                count, *tensors = itertools.chain(fixed, values)
+                options = dict(zip(names, tensors, strict=True))
+                return self._translate(texts, count, options)
 
             self._graphs[key] = tf.function(
                 translate,
                 input_signature=[
                     tf.TensorSpec([None], tf.string, "inputs"),
-                    *([] if count else [tf.TensorSpec([], tf.int32)]),
+                    *([] if fixed else [tf.TensorSpec([], tf.int32)]),
                     *(REQUEST_OPTIONS[name] for name in names),
                 ],
                 autograph=False,  # AutoGraph takes seconds and has no effect

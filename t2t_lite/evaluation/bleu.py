@@ -63,8 +63,8 @@ def bleu(
       T2TLiteError: there are no sentences, the numbers of sentences differ, or
         a package of the tokenizer is not installed.
     """
-    every, hypotheses = list_references(references), list(hypotheses)
-    for lines in (*every, hypotheses if baseline is None else baseline):
+    lists, hypotheses = list_references(references), list(hypotheses)
+    for lines in (*lists, hypotheses if baseline is None else baseline):
         if len(lines) != len(hypotheses):
             raise T2TLiteError(
                 "The numbers of hypotheses and references must be equal (got "
@@ -99,19 +99,19 @@ def bleu(
     for name, scorer in scorers.items():
         keys = (name, f"{name}_signature")
         key, signature = ("score", "signature") if name == "bleu" else keys
-        report[key] = scorer.corpus_score(hypotheses, every).score
+        report[key] = scorer.corpus_score(hypotheses, lists).score
         report[signature] = str(scorer.get_signature())
     report["sentences"] = len(hypotheses)
     if baseline is not None:
         systems = [("baseline", list(baseline)), ("system", hypotheses)]
-        signatures, columns = PairedTest(systems, scorers, every, "bs")()
+        signatures, columns = PairedTest(systems, scorers, lists, "bs")()
         del columns["System"]  # the names; a column per metric follows
         pairs = dict(zip(scorers, columns.values(), strict=True))
         report |= {
-            "baseline": {k: first.score for k, (first, _) in pairs.items()},
+            "baseline": {k: base.score for k, (base, _) in pairs.items()},
             "p_value": {  # sacreBLEU computes 1 / 1001 for equal systems
-                k: 1.0 if first.score == second.score else second.p_value
-                for k, (first, second) in pairs.items()
+                k: 1.0 if base.score == own.score else own.p_value
+                for k, (base, own) in pairs.items()
             },
             "paired_bootstrap": str(signatures["BLEU"]),
         }

@@ -63,13 +63,13 @@ def require_runnable(translator: Translator) -> None:
     window, encoding = hparams.attention_window, hparams.position_encoding
     score = hparams.attention_score
     is_relative = hparams.max_relative_position is not None
-    is_known = not is_relative or encoding == "none"
-    known = "position_encoding=none with max_relative_position"
+    has_both = is_relative and encoding != "none"
+    not_both = "position_encoding=none with max_relative_position"
     depths = attention.key_depth, attention.value_depth
     side = getattr(translator.source_encoder, "side", "source")  # MarianMT's
     for is_supported, rule, got in (
         (window is None, "attention_window=none", window),
-        (is_known, known, encoding),
+        (not has_both, not_both, encoding),
         (score == "scaled", "attention_score=scaled", score),
         (depths[0] == depths[1], "key_depth=value_depth", depths),
         (side == "source", "a run in its vocabulary's direction", "_rev"),

@@ -4,7 +4,6 @@ The positions of MarianMT are the paper's with all sines first, so the hidden
 units are permuted in all weights. An import also permutes the ids.
 """
 
-import importlib
 import json
 import pickle
 import re
@@ -18,7 +17,7 @@ from keras import ops
 
 from t2t_lite import files, registry
 from t2t_lite.decoding.translator import Translator
-from t2t_lite.errors import T2TLiteError, UsageError, explain
+from t2t_lite.errors import T2TLiteError, UsageError, explain, requires_extra
 from t2t_lite.files import PathLike
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.ctranslate2 import token_names
@@ -144,32 +143,20 @@ def _find_folder(name: str) -> Path:
     """Return a local folder, or download a model of the Hub."""
     if (folder := Path(name).expanduser()).is_dir():
         return folder
-    download = _load("huggingface_hub").snapshot_download
-    problem = f"{name} is not a folder, nor on the Hugging Face Hub"
+    with requires_extra("huggingface"):
+        from huggingface_hub import snapshot_download
+    problem = f"{name} is not a folder, and cannot be downloaded from the Hub"
     with explain(problem, OSError, ValueError):  # all errors of the Hub
         for patterns in (["*.json", "*.spm", _FILES[0]], [_FILES[1]]):
-            folder = Path(download(name, allow_patterns=patterns))
+            folder = Path(snapshot_download(name, allow_patterns=patterns))
             if (folder / _FILES[0]).is_file():
                 break
     return folder
 
 
-def _load(module: str) -> Any:
-    """Import an optional module."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise T2TLiteError(
-            f"{package} is not installed: pip install {package}."
-        ) from error
-
-
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
+    with explain(f"{path} is damaged", ValueError, TypeError, RecursionError):
         return dict(json.loads(path.read_text("utf-8")))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise T2TLiteError(f"{path} is damaged: {error}.") from error
 
 
 def _require(required: Mapping[str, Any], found: Mapping[str, Any]) -> None:
@@ -184,18 +171,18 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
     """Return the weights by their names, float32."""
     paths = [folder / name for name in _FILES]
     path = next(filter(Path.is_file, paths), paths[0])
-    safetensors = _load("safetensors.numpy")
-    try:
+    with requires_extra("huggingface"):
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+    causes = OSError, RuntimeError, pickle.UnpicklingError, SafetensorError
+    with explain(f"{path} is missing or damaged", *causes):
         if path.name == _FILES[0]:
-            tensors = safetensors.load_file(path)
+            tensors = load_file(path)
         else:
-            loaded = _load("torch").load(path, "cpu", weights_only=True)
+            with explain(f"{path} requires `pip install torch`", ImportError):
+                import torch
+            loaded = torch.load(path, "cpu", weights_only=True)
             tensors = {name: x.float().numpy() for name, x in loaded.items()}
-    except (
-        *(OSError, RuntimeError, pickle.UnpicklingError),
-        _load("safetensors").SafetensorError,
-    ) as error:
-        raise T2TLiteError(f"{path} is missing or damaged: {error}.") from error
     return {name: x.astype(np.float32) for name, x in tensors.items()}
 
 
@@ -315,7 +302,9 @@ def write_huggingface(
     _require(_EXPORTABLE | dict.fromkeys(_DEPTHS, depth), found)
     if model.hparams.norm_epsilon > _NORM_EPSILON:
         _require({"norm_epsilon": _NORM_EPSILON}, found)
-    safetensors, folder = _load("safetensors.numpy"), Path(folder)
+    with requires_extra("huggingface"):
+        from safetensors.numpy import save_file
+    folder = Path(folder)
     names, start = token_names(encoder, model.vocab_sizes[0]), PAD_ID
     if not model.hparams.learned_start:
         start = len(names)
@@ -359,7 +348,7 @@ def write_huggingface(
         spm = getattr(encoder, "models", {}).get(name)
         write_vocabulary(folder / name, spm or encoder.path.read_bytes())
     tensors, metadata = _tensors_of(model), {"format": "pt"}
-    safetensors.save_file(tensors, folder / _FILES[0], metadata)
+    save_file(tensors, folder / _FILES[0], metadata)
 
 
 def _tensors_of(model: Any) -> dict[str, np.ndarray]:

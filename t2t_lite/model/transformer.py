@@ -158,20 +158,20 @@ class DecoderLayer(_TransformerLayer):
         x = self._attend_self(x, self_mask)
         return self._enter(x, self.cross_attention_norm)
 
-    def step(self, x: Tensor, cache: DecoderCache, number: int) -> Tensor:
+    def step(self, x: Tensor, cache: DecoderCache, layer_index: int) -> Tensor:
         """Apply the layer to one position of every hypothesis: [B * K, D].
 
-        The cache gets the keys and values of `x`. Layers count from 0.
+        The cache gets the keys and values of `x`. `layer_index` counts from 0.
         """
         norm = self.self_attention_norm
-        y = cache.attend_self(number, self._enter(x, norm))
+        y = cache.attend_self(layer_index, self._enter(x, norm))
         x = self._leave(x, y, norm)
         norm = self.cross_attention_norm
-        y = cache.attend_source(number, self._enter(x, norm))
+        y = cache.attend_source(layer_index, self._enter(x, norm))
         x = self._leave(x, y, norm)
         norm = self.feed_forward_norm
         y = cache.feed_forward(
-            number, self._enter(x, norm), self.hparams.activation
+            layer_index, self._enter(x, norm), self.hparams.activation
         )
         return self._leave(x, y, norm)
 
@@ -523,21 +523,21 @@ class Transformer(keras.Model):
             self.decoder_layers, self.softmax_embedding, self.compute_dtype
         )
 
-    def _decode_step(self, weights, ids, index, cache, return_states=False):
-        step = DecoderCache.prepare_step(
-            cache, weights, index, self.decoder_layers[0]
+    def _decode_step(self, weights, ids, index, tensors, return_states=False):
+        cache = DecoderCache.prepare_step(
+            tensors, weights, index, self.decoder_layers[0]
         )
         x = self.target_embedding(ops.reshape(ids, (-1, 1)))
         # [B, K] -> [B * K, 1] -> [B * K, 1, D] -> [B * K, D]
         x = flatten_rows(self.decoder_positions(x, index))
-        for number, layer in enumerate(self.decoder_layers):
-            x = layer.step(x, step, number)
+        for layer_index, layer in enumerate(self.decoder_layers):
+            x = layer.step(x, cache, layer_index)
         states = self.decoder_norm(x)  # [B * K, D]
-        logits = step.logits(states)  # [B * K, V]
+        logits = cache.logits(states)  # [B * K, V]
         outputs = [logits, states] if return_states else [logits]
         shape = shape_list(ids)
         outputs = [ops.reshape(x, (*shape, x.shape[-1])) for x in outputs]
-        return *outputs, step.tensors  # [B, K, V]
+        return *outputs, cache.tensors  # [B, K, V]
 
     # These functions of a cache do not depend on the model.
     reorder_cache = staticmethod(DecoderCache.reorder)

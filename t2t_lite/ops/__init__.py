@@ -188,8 +188,8 @@ def dropout(
     )
     dropped = dropped_steps(rate)
     scale = DROPOUT_STEPS / (DROPOUT_STEPS - dropped)
-    # TensorFlow compares int32 on the CPU only, even if it is on a GPU.
-    keep = ops.cast(numbers[rows_before:], "float32") >= dropped
+    # TensorFlow slices and compares int32 on the CPU, even if it is on a GPU.
+    keep = ops.cast(numbers, "float32")[rows_before:] >= dropped
     return ops.where(keep, x * scale, 0.0)
 
 

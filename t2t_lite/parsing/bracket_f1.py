@@ -187,33 +187,33 @@ def score_trees(
 ) -> SentenceScore:
     """Score a sentence: all trees of a line, usually one."""
     gold, test = _read(gold_trees, parameters), _read(test_trees, parameters)
-    length = gold.length
     if not test.leaves:
-        return SentenceScore(SKIPPED, length)
+        return SentenceScore(SKIPPED, gold.length)
     if len(gold.leaves) != len(test.leaves):
         kept = _one_sided_quotes(gold.quotes, test.quotes, parameters)
         gold = _read(gold_trees, parameters, kept[0])
         test = _read(test_trees, parameters, kept[1])
     problem = _difference(gold.leaves, test.leaves, parameters)
     if problem:
-        return SentenceScore(ERROR, length, problem=problem)
+        return SentenceScore(ERROR, gold.length, problem=problem)
     tags = zip(gold.leaves, test.leaves, strict=True)
+    equal = parameters.equal_labels
     return SentenceScore(
         SCORED,
-        length,
-        _matched(gold.brackets, test.brackets, parameters),
-        len(gold.brackets),
-        len(test.brackets),
-        _crossing(gold.brackets, test.brackets, length=len(gold.leaves)),
-        len(gold.leaves),
-        sum(_same(a.label, b.label, parameters.equal_labels) for a, b in tags),
+        gold.length,
+        matched=_matched(gold.brackets, test.brackets, parameters),
+        gold=len(gold.brackets),
+        test=len(test.brackets),
+        crossing=_crossing(gold.brackets, test.brackets, len(gold.leaves)),
+        words=len(gold.leaves),
+        correct_tags=sum(_same(a.label, b.label, equal) for a, b in tags),
     )
 
 
-def _read(trees, parameters, kept=None):
+def _read(trees, parameters, kept_words=None):
     """Return the `_Sentence` of the trees of one line.
 
-    `kept` is a Counter: how often to keep the deleted word at an index.
+    `kept_words` is a Counter: how often to keep the deleted word at an index.
     """
     leaves: list[Tree] = []
     brackets: list[_Bracket] = []
@@ -229,8 +229,8 @@ def _read(trees, parameters, kept=None):
                 or node.word in parameters.deleted_words
             ):
                 leaves.append(node)
-            elif kept:
-                leaves += [node] * kept[index]
+            elif kept_words:
+                leaves += [node] * kept_words[index]
             index += 1
         elif event is OPEN:
             opened.append(len(brackets))
@@ -343,10 +343,8 @@ def totals(scores: Sequence[SentenceScore]) -> dict:
     number of crossing brackets per sentence.
     """
     valid = [score for score in scores if score.status == SCORED]
-    counts = {
-        name: sum(getattr(score, name) for score in valid)
-        for name in SentenceScore._fields[2:8]
-    }
+    names = ("matched", "gold", "test", "crossing", "words", "correct_tags")
+    counts = {name: sum(getattr(x, name) for x in valid) for name in names}
     matched, gold, test, *_ = counts.values()
     crossing = [score.crossing for score in valid]
     few_crossing = sum(x <= 2 for x in crossing)

@@ -213,7 +213,7 @@ def parse_trees(
                 continue
             has_word = len(contents) > 1 and isinstance(contents[1], str)
             has_tree = bool(contents) and isinstance(contents[-1], Tree)
-            if has_word if token == "(" else has_tree:
+            if (token == "(" and has_word) or (token != "(" and has_tree):
                 reason = f"{reprlib.repr(token)} mixes words and brackets"
                 raise _error_at(name, position, reason)
             if token == "(":

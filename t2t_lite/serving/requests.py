@@ -33,8 +33,7 @@ def sample_pairs(
 ) -> list[tuple[str, str]]:
     """Return (source, target) pairs, sorted by length of the source.
 
-    The pairs come from the dev split. Without its data, they consist of random
-    vocabulary pieces, with up to `max_length` tokens.
+    The pairs come from dev; without its data, they are up to 255 random pieces.
     """
     pairs: list[tuple[str, str]] = []
     # The data may be missing or may not match the run.
@@ -42,7 +41,8 @@ def sample_pairs(
         if run:
             pairs += zip(*run.data.texts("dev", _DEV_PAIRS), strict=True)
     if not pairs:
-        lengths = np.geomspace(1, translator.max_length - 1, _RANDOM_PAIRS)
+        longest = min(translator.max_length, 256) - 1
+        lengths = np.geomspace(1, longest, _RANDOM_PAIRS)
         sides = []
         for encoder in (translator.source_encoder, translator.target_encoder):
             draw = np.random.default_rng(1).integers

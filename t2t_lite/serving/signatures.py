@@ -100,7 +100,6 @@ class ServingModule(tf.Module):
 
             return serve.get_concrete_function()
 
-        pair = ("inputs", "targets")
         graph: Any = translator.graph(None)
         # Tracing the function again makes the graph use the stored weights. The
         # signatures share it, because a search takes seconds to trace.
@@ -112,16 +111,17 @@ class ServingModule(tf.Module):
             ],
             autograph=False,
         )
-        best, nbest = (_translate(translator, search, x) for x in (False, True))
+        best = _translate(translator, search, nbest=False)
+        nbest = _translate(translator, search, nbest=True)
         score = with_weights(_score(translator))
         self.functions = {
             "serving_default": signature(best, "inputs"),
             "nbest": signature(nbest, "inputs"),
-            "score": signature(score, *pair),
+            "score": signature(score, "inputs", "targets"),
         }
         if options.attention:
-            weights = with_weights(attention(translator))
-            self.functions["attention"] = signature(weights, *pair)
+            answer = with_weights(attention(translator))
+            self.functions["attention"] = signature(answer, "inputs", "targets")
 
 
 def _use_weights(stored, model_weights):

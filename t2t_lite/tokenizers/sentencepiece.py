@@ -171,12 +171,12 @@ class SentencePieceTokenizer(base.Tokenizer):
         return cls(path)
 
 
-class _WordTable(dict[Any, bytes]):
+class _WordTable:
     """A table of the ids of words that encodes texts without TensorFlow.
 
     In a model from `train` a space always begins a piece, so the ids of a text
     are the ids of its words, each with the space before it. The first word of a
-    text has no space before it; its key is a tuple. The values are int32.
+    text has no space before it.
     """
 
     def __init__(self, model: bytes):
@@ -191,13 +191,7 @@ class _WordTable(dict[Any, bytes]):
         # Only models from `train` have these results of normalization rules.
         escapes = "\0".join((*sorted(_ESCAPES.values()), ""))
         self._never_crosses_spaces = charsmap.endswith(escapes.encode())
-        self._characters = 0
-
-    def __missing__(self, key: Any) -> bytes:
-        word = key[0] if isinstance(key, tuple) else f" {key}"
-        self._characters += len(word) + _WORD_COST
-        self[key] = np.array(self.processor.encode(word), np.int32).tobytes()
-        return self[key]
+        self._words = _Words(self.processor)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Return the ids, int32, of each text; texts must be valid UTF-8."""
@@ -205,15 +199,28 @@ class _WordTable(dict[Any, bytes]):
             # More threads would compete with the processes of datagen.
             rows = self.processor.encode(list(texts), num_threads=1)
             return [np.array(ids, np.int32) for ids in rows]
-        rows, look_up = [], self.__getitem__
+        rows, look_up = [], self._words.__getitem__
         for text in texts:
             first, *others = text.split(" ")
             ids = look_up((first,)) + b"".join(map(look_up, others))
             rows.append(np.frombuffer(ids, np.int32))
-        if self._characters > MAX_TABLE_CHARACTERS:
-            self.clear()
-            self._characters = 0
+        if self._words.characters > MAX_TABLE_CHARACTERS:
+            self._words = _Words(self.processor)
         return rows
+
+
+class _Words(dict[Any, bytes]):
+    """The ids, int32, of words; the key of a first word is a tuple."""
+
+    def __init__(self, processor: Any):
+        super().__init__()
+        self._processor, self.characters = processor, 0
+
+    def __missing__(self, key: Any) -> bytes:
+        word = key[0] if isinstance(key, tuple) else f" {key}"
+        self.characters += len(word) + _WORD_COST
+        self[key] = np.array(self._processor.encode(word), np.int32).tobytes()
+        return self[key]
 
 
 def _sample_lines(lines: Iterable[str], seed: int) -> list[str]:
@@ -250,9 +257,9 @@ def _train_model(lines, vocab_size, tags, coverage):
             [" ".join(f"{ord(c):X}" for c in text) for text in rule]
             for rule in _ESCAPES.items()
         ]
-        paths = [Path(folder) / name for name in ("to.tsv", "from.tsv")]
-        paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in rules))
-        paths[1].write_text("".join(f"{b}\t{a}\n" for a, b in rules))
+        escape, unescape = (Path(folder) / x for x in ("to.tsv", "from.tsv"))
+        escape.write_text("".join(f"{a}\t{b}\n" for a, b in rules))
+        unescape.write_text("".join(f"{b}\t{a}\n" for a, b in rules))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(texts),
@@ -269,8 +276,8 @@ def _train_model(lines, vocab_size, tags, coverage):
                 byte_fallback=True,
                 character_coverage=coverage,  # bytes encode the rarest ones
                 # The only normalization is the escape of U+2581.
-                normalization_rule_tsv=str(paths[0]),
-                denormalization_rule_tsv=str(paths[1]),
+                normalization_rule_tsv=str(escape),
+                denormalization_rule_tsv=str(unescape),
                 remove_extra_whitespaces=False,
                 add_dummy_prefix=False,
                 max_sentence_length=8 * _CHUNK,  # bytes; drops no line

@@ -358,12 +358,12 @@ def resolve(directory: _Path, which: str | int) -> Checkpoint:
     steps = list_checkpoints(directory)
     averages = list_checkpoints(directory, averages=True)
     preferred = [each.for_inference for each in steps]
-    has_newest = averages and averages[-1].step in [s.step for s in steps[-1:]]
+    is_current = averages and steps and averages[-1].step == steps[-1].step
     named = {
         "latest": steps,
         "average": averages,
         "ema": [each for each in preferred if each.is_ema],
-        "default": averages if has_newest or not steps else preferred,
+        "default": averages if is_current or not steps else preferred,
     }
     if which in named:
         found = named[which]

@@ -80,11 +80,8 @@ def vocabulary_hashes(
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect results."""
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return versions
+    python = {"python": platform.python_version()}
+    return python | {name: metadata.version(name) for name in _PACKAGES}
 
 
 # Types of the values; "data.dir" is the key "dir" in "data".

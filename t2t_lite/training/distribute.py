@@ -154,6 +154,7 @@ def find_workers(
         if sum(map(len, cluster.values())) < 2:
             return [], 0
         addresses = [each for role in _ROLES for each in cluster.get(role, [])]
+        # Not a list, where a negative index would select another worker.
         own = dict(enumerate(cluster[task["type"]]))[int(task["index"])]
         if len({_split(each) for each in addresses}) == len(addresses):
             return addresses, addresses.index(own)
@@ -244,7 +245,8 @@ def worker_errors(strategy: tf.distribute.Strategy) -> Iterator[None]:
         addresses, index = workers_of(strategy)
         tasks = re.findall(r"/job:worker/replica:0/task:(\d+)", error.message)
         # The chief runs the coordination service.
-        tasks += ["0"] * ("CoordinationService" in error.message)
+        if "CoordinationService" in error.message:
+            tasks.append("0")
         lost = [n for n in map(int, tasks) if n != index]
         if not lost:
             raise

@@ -23,18 +23,17 @@ _SIDE = tf.TensorSpec([None, None], tf.int32)
 class DevEvaluation:
     """Evaluates a model in training on the dev split, with greedy decoding.
 
-    The workers split the data: `evaluate_shard` evaluates the shard of the
-    worker `index`, and `scores` combines all shards. `check` is called after
-    each batch of the loss and before each batch of translations. `metric` is
-    the name of the score, such as `dev_bleu`, and `samples` has translations of
-    the last evaluation.
+    The workers split the data: `evaluate_shard` evaluates one shard, and
+    `scores` combines all shards. `metric` is the name of the score, such as
+    `dev_bleu`, and `samples` has translations of the last evaluation.
     """
 
     run: Run
     model: Any
-    best_metric: str = "auto"
-    index: int = 0
-    workers: int = 1
+    best_metric: str = "auto"  # see `select_metric`
+    index: int = 0  # of this worker, whose shard is evaluated
+    workers: int = 1  # number of workers
+    # Called after each batch of the loss and before each batch of translations.
     check: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:

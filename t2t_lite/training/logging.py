@@ -223,16 +223,16 @@ class Meter:
 
     def add(self, stats: UpdateStats) -> None:
         """Add an update, and read earlier ones, which are done by now."""
-        self._read()
+        self._sum_unread()
         self._unread.append(stats)
 
     def read(self) -> None:
         """Wait for the current update and read its results."""
         if self._unread:
             with self.timed():
-                self._read()
+                self._sum_unread()
 
-    def _read(self) -> None:
+    def _sum_unread(self) -> None:
         for stats in self._unread:
             values = stats.read()
             self._interval.append(values)

@@ -113,8 +113,7 @@ class TrainingOptions:
         "fail at the operation that produces the first NaN or Inf; slower",
     )
     seed: Annotated[int, integer(0, 2**63 - 1)] | None = _training(
-        None,
-        "seed of all random numbers of training (default: the run's, else 1)",
+        None, "seed of all random numbers of training (default: the run's or 1)"
     )
     save_minutes: _Minutes = _checkpoints(10, "minutes between checkpoints")
     save_steps: _Count | None = _checkpoints(

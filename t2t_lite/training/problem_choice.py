@@ -57,17 +57,7 @@ def choose_job(
             f"(got problem={problem}, hparams={hparams}, "
             f"output_dir={output_dir})."
         )
-    set_name = None
-    if isinstance(hparams, HParams):
-        values = hparams
-    elif hparams is not None:
-        values, set_name = registry.hparams(hparams), hparams
-    else:
-        start = options.init_from or Path()  # or RUN/checkpoints/NAME
-        found = (x for x in (start, *start.parents) if (x / CONFIG).is_file())
-        known = config or run_config.read_config(next(found, start))
-        values = HParams.from_dict(known["hparams"])
-        set_name = known.get("hparams_set")
+    values, set_name = _choose_hparams(hparams, options.init_from, config)
     values = values.override(options.hparams_override)
     if not run_dir and set_name and problem:
         name = problem if isinstance(problem, str) else problem.name
@@ -96,6 +86,18 @@ def choose_job(
     run_config.require_fitting_vocabularies(task, values)
     last_step(values, options.train_steps)  # an error, if the rate reaches 0
     return Job(task, values, set_name, run_dir, data_dir, options, config)
+
+
+def _choose_hparams(hparams, init_from, config):
+    """Return the hparams, and the name of their set, if any."""
+    if isinstance(hparams, HParams):
+        return hparams, None
+    if hparams is not None:
+        return registry.hparams(hparams), hparams
+    start = init_from or Path()  # or RUN/checkpoints/NAME
+    found = (x for x in (start, *start.parents) if (x / CONFIG).is_file())
+    known = config or run_config.read_config(next(found, start))
+    return HParams.from_dict(known["hparams"]), known.get("hparams_set")
 
 
 def choose_problem(

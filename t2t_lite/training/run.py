@@ -82,9 +82,9 @@ class RunData:
                 f"data is lost, {command} generates it again."
             )
         manifest = Manifest.load(self.folder, problem)
-        files = {file["sha256"] for file in manifest.vocabulary.values()}
-        same = files == {each.sha256 for each in self._encoders.values()}
-        if (manifest.digest != fingerprint) if fingerprint else not same:
+        hashes = {file["sha256"] for file in manifest.vocabulary.values()}
+        own = {each.sha256 for each in self._encoders.values()}
+        if manifest.digest != fingerprint and (fingerprint or hashes != own):
             raise T2TLiteError(
                 f"The data in {self.folder} has changed since the run was "
                 "created, or has another vocabulary: set `data_dir` to the "
@@ -241,7 +241,7 @@ class Run:
         run.data.batches("dev")
         if dry_run:
             return run
-        fix = "Mend this, or choose another `output_dir`."
+        fix = "Correct this, or choose another `output_dir`."
         with explain(f"{output_dir} cannot be written", OSError, fix=fix):
             output_dir.mkdir(parents=True, exist_ok=True)
             for name in config["vocabulary"]:

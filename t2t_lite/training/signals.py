@@ -150,7 +150,7 @@ def process_seconds() -> float:
 def run_lock(output_dir: Path) -> Iterator[None]:
     """Create and lock the folder of a run against other trainers."""
     lock = filelock.FileLock(output_dir / ".lock")
-    fix = "Mend this, or choose another `output_dir`."
+    fix = "Correct this, or choose another `output_dir`."
     with explain(f"{output_dir} cannot be written", OSError, fix=fix):
         output_dir.mkdir(parents=True, exist_ok=True)
         try:

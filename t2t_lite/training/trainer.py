@@ -314,13 +314,11 @@ class Trainer:
             try:
                 self._log.show_status("Checking the data.")
                 self._log.note(str(run.data.check()))
-                devices = self.updater.replicas
                 passes = run.hparams.gradient_accumulation_steps
-                if devices > passes:
+                if (idle := self.updater.replicas - passes) > 0:
                     self._log.note(
-                        f"{devices - passes} of {devices} devices are idle: in "
-                        "a new run, raise gradient_accumulation_steps and "
-                        "batch_tokens by the same factor."
+                        f"{idle} device(s) are idle: in a new run, raise "
+                        "gradient_accumulation_steps and batch_tokens."
                     )
                 # An estimate: three float32 per parameter at 100 MB/s.
                 requests.save_seconds = 12 * self.model.count_params() / 100e6

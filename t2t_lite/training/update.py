@@ -98,8 +98,9 @@ class Updater:
                 if hparams.ema_decay
                 else None
             )
-            # The accumulators of each replica: the counts, then the gradients.
+            # Sums of each replica: counts, then gradients; none for one pass.
             passes = max(hparams.gradient_accumulation_steps, self.replicas)
+            shapes = [[3], *(v.shape for v in self._variables)]
             self._sums = [
                 tf.Variable(
                     tf.zeros(shape),
@@ -107,8 +108,7 @@ class Updater:
                     synchronization=tf.VariableSynchronization.ON_READ,
                     aggregation=tf.VariableAggregation.SUM,
                 )
-                for shape in [[3], *(v.shape for v in self._variables)]
-                if passes > 1
+                for shape in (shapes if passes > 1 else [])
             ]
         # The global indices of the replicas of this process.
         distribute = strategy.experimental_distribute_values_from_function
@@ -119,11 +119,11 @@ class Updater:
         rows = tf.TensorSpec([None, None], tf.int32)
         seeds = tf.TensorSpec([2 if self.slices == 1 else 3], tf.int32)
         features = dict.fromkeys(self._names, rows) | {"seed": seeds}
-        passes = [features] * self.slices
+        slices = [features] * self.slices
         number = tf.TensorSpec([], tf.float32)
-        self._update_single = self._graph(self._pass_and_apply, passes, number)
+        self._update_single = self._graph(self._pass_and_apply, slices, number)
         self._accumulate = _graph(
-            self._accumulate_all, [passes] * len(self._local_replicas)
+            self._accumulate_all, [slices] * len(self._local_replicas)
         )
         self._apply_sums = self._graph(self._apply_and_reset, number, number)
 

@@ -80,9 +80,9 @@ def beam_search(
     selector = selector or TopK()
     step_args = (step_fn, reorder_fn, processors, selector, eos_id, alpha)
 
-    def search(state, continues):
+    def search(state, should_continue):
         values = ops.while_loop(
-            lambda *values: continues(SearchState(*values).running),
+            lambda *values: should_continue(SearchState(*values).running),
             lambda *values: tuple(_step(SearchState(*values), *step_args)),
             tuple(state),
         )
@@ -204,8 +204,8 @@ def _running(state, alpha):
     by that penalty is an upper bound of all future scores.
     """
     best_live = ops.max(state.live_log_probs, axis=1)
-    longest = ops.cast(state.limits, "float32")
-    bound = best_live / length_penalty(longest, alpha)
+    limits = ops.cast(state.limits, "float32")
+    bound = best_live / length_penalty(limits, alpha)
     can_improve = ops.logical_and(
         is_possible(best_live), bound > state.finished_scores[:, -1]
     )
@@ -245,8 +245,8 @@ def _search_shrinking_batch(state, search, alpha, select_fn):
 def _best(state, alpha):
     """Return the best N finished hypotheses, then the best live ones."""
     batch_size, num_hypotheses = shape_list(state.finished_scores)
-    longest = ops.cast(state.limits, "float32")[:, None]
-    live_scores = state.live_log_probs / length_penalty(longest, alpha)
+    limits = ops.cast(state.limits, "float32")[:, None]
+    live_scores = state.live_log_probs / length_penalty(limits, alpha)
     real = is_possible(state.live_log_probs)
     live_scores = ops.where(real, live_scores, NEG_INF)
     live_ids = ops.where(real[..., None], state.live_ids, 0)

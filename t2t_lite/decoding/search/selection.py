@@ -34,23 +34,23 @@ class TopK:
             log-probabilities; None: computed from these logits.
         """
         _, beam_size, vocab_size = shape_list(logits)
-        width = 2 * beam_size if beam_size > 1 else 1
-        each = min(width, vocab_size)
+        wanted = 2 * beam_size if beam_size > 1 else 1
+        width = min(wanted, vocab_size)  # candidates of each beam
         log_probs, ids = best_log_probs(
             ops.reshape(logits, (-1, vocab_size)),
-            each,
+            width,
             None if normalizer is None else ops.reshape(normalizer, (-1, 1)),
         )
         # The overall best are among the best of each beam, which avoids a sort
-        # over K * V: [B * K, each] -> [B, K, each] -> [B, K * each]
-        log_probs = ops.reshape(log_probs, (-1, beam_size, each))
+        # over K * V: [B * K, width] -> [B, K, width] -> [B, K * width]
+        log_probs = ops.reshape(log_probs, (-1, beam_size, width))
         log_probs = log_probs + state.live_log_probs[:, :, None]
-        total = beam_size * each
+        total = beam_size * width
         log_probs, indices = ops.top_k(
-            ops.reshape(log_probs, (-1, total)), min(width, total)
+            ops.reshape(log_probs, (-1, total)), min(wanted, total)
         )
         ids = gather_rows(ops.reshape(ids, (-1, total)), indices)
-        return Candidates(log_probs, ops.cast(indices // each, "int32"), ids)
+        return Candidates(log_probs, ops.cast(indices // width, "int32"), ids)
 
     def select_live(
         self, state: SearchState, candidates: Candidates, ended: Tensor

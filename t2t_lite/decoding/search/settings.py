@@ -35,7 +35,7 @@ class SearchSettings:
         "search only for valid outputs, such as trees over the source words",
         "true|false",
     )
-    min_new_tokens: _Count = setting(
+    min_new_tokens: Annotated[int, integer(0, 2**31 - 2)] = setting(
         0, "minimum number of tokens of a translation, EOS excluded"
     )
     max_new_tokens: _Size | None = setting(

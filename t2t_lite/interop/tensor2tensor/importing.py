@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from t2t_lite import files
-from t2t_lite.errors import T2TLiteError, UsageError, format_error
+from t2t_lite.errors import T2TLiteError, UsageError, explain
 from t2t_lite.hparam import HParams
 from t2t_lite.interop.tensor2tensor.checkpoint import Checkpoint
 from t2t_lite.interop.tensor2tensor.hparams import TrainDir
@@ -188,17 +188,13 @@ def _compare_logits(model: Transformer, path: Path) -> str:
 
 def _cases(path: Path) -> Iterator[tuple[np.ndarray, ...]]:
     """Yield (inputs, targets, logits) of each case in an `.npz` file."""
-    try:
-        with np.load(path) as arrays:
-            matches = [re.fullmatch(r"inputs(_\d+)?", name) for name in arrays]
-            names = [match[0] for match in matches if match]
-            if not names:
-                raise ValueError("no inputs found")
-            for name in names:
-                kinds = ("inputs", "targets", "logits")
-                yield tuple(arrays[name.replace("inputs", x)] for x in kinds)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
-        raise T2TLiteError(
-            "verify must be an .npz file with inputs, targets and logits (got "
-            f"{path}: {format_error(e, place=False)})."
-        ) from e
+    rule = "verify must be an .npz file with inputs, targets and logits"
+    causes = OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile
+    with explain(f"{rule}; {path}", *causes), np.load(path) as arrays:
+        matches = [re.fullmatch(r"inputs(_\d+)?", name) for name in arrays]
+        names = [match[0] for match in matches if match]
+        if not names:
+            raise ValueError("no inputs found")
+        for name in names:
+            kinds = ("inputs", "targets", "logits")
+            yield tuple(arrays[name.replace("inputs", x)] for x in kinds)

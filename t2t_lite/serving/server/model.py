@@ -26,6 +26,7 @@ from t2t_lite.serving.server.batching import Batcher, Run, Tensors
 from t2t_lite.serving.server.requests import ApiError
 
 State = status_pb2.ModelVersionStatus
+_DEFAULT = "serving_default"  # the signature of requests without a name
 _STATUSES = {status.value[0]: status.name for status in grpc.StatusCode}
 
 
@@ -54,13 +55,15 @@ def load_version(folder: Path) -> Version:
     """Load a SavedModel and run its warm-up requests."""
     loaded = tf.saved_model.load(str(folder))
     signatures = {n: _signature(n, f) for n, f in loaded.signatures.items()}
+    if not signatures:
+        raise T2TLiteError("The SavedModel has no signature")
     extra = folder / "assets.extra"
     if (warmup := extra / "tf_serving_warmup_requests").is_file():
         for record in tf.data.TFRecordDataset(str(warmup)).as_numpy_iterator():
             log = prediction_log_pb2.PredictionLog.FromString(record)
             request = log.predict_log.request
             inputs = request.inputs.items()
-            signatures[request.model_spec.signature_name].run(
+            signatures[request.model_spec.signature_name or _DEFAULT].run(
                 {name: tf.make_ndarray(proto) for name, proto in inputs}
             )
     content = (folder / "saved_model.pb").read_bytes()
@@ -151,7 +154,7 @@ class Model:
         """
         deadline = asyncio.get_running_loop().time()
         deadline += min(self.seconds, seconds)
-        signature = version.signatures.get(signature_name or "serving_default")
+        signature = version.signatures.get(signature_name or _DEFAULT)
         if not signature:
             known = ", ".join(version.signatures)
             reason = f"The signatures are {known} (got {signature_name})."
@@ -168,8 +171,8 @@ class Model:
         maximum = self.options.max_batch_size
         if len(columns[0]) > maximum and not signature.is_batchable:
             raise ApiError(
-                f"A request of {signature_name} must have at most {maximum} "
-                f"texts (got {len(columns[0])})."
+                f"A request of the signature {signature_name} must have at "
+                f"most {maximum} texts (got {len(columns[0])})."
             )
         outputs = await self.batcher.answer(
             signature.run,

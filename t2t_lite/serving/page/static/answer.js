@@ -7,6 +7,7 @@ import { button, element, setLanguage } from "./nodes.js";
 import { hasSignature } from "./server.js";
 import { drawTree, parseTree } from "./trees.js";
 
+const MAX_INTERACTIVE = 500; // characters; attention grows with the square
 let count = 0; // answers; the radio buttons of an answer share a name
 
 export class Answer {
@@ -99,7 +100,8 @@ export class Answer {
 
   // Makes words interactive if the export has the signature `attention`.
   showWords() {
-    if (this.#isInteractive || !this.#hasAttention) return;
+    const isLong = this.text.length > MAX_INTERACTIVE;
+    if (this.#isInteractive || isLong || !this.#hasAttention) return;
     this.#isInteractive = true;
     if (this.#model.about?.form !== "trees") this.#showWords();
   }

@@ -33,7 +33,7 @@ async function translateFile(model, file) {
   find("work").hidden = find("stop").hidden = false;
   find("download").hidden = true;
   find("file-status").textContent = `Translating ${file.name}.`;
-  const text = await file.text().catch(error => { // for example, of a folder
+  const text = await readUtf8(file).catch(error => { // for example, of a folder
     find("file-status").textContent = error.message;
     find("stop").hidden = true;
   });
@@ -87,8 +87,18 @@ async function translateFile(model, file) {
     find("file-status").textContent = signal.aborted
       ? "Stopped." : error.message;
     controller.abort();
+    offerDownload(file, model, outputs); // lines without a translation are empty
   }
   find("stop").hidden = true;
+}
+
+async function readUtf8(file) {
+  const bytes = await file.arrayBuffer();
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Error(`${file.name} is not UTF-8 text: convert it.`);
+  }
 }
 
 function indexRange(start, end) {

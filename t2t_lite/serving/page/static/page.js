@@ -13,6 +13,7 @@ const find = id => document.getElementById(id);
 const results = new Map(); // by text
 let answers = new Map(); // displayed, by text and its number of repetitions
 let model;
+let lastHeads; // the attention that the dialog waits for or shows
 let request = new AbortController();
 let timer;
 
@@ -72,13 +73,15 @@ function show(texts) {
 }
 
 async function openHeads(texts, attention) {
+  lastHeads = attention;
   find("heads-texts").textContent = texts.join("  \u2192  ");
   find("heads-view").textContent = "Waiting for the server.";
   find("heads-dialog").showModal();
   try {
-    showHeads(find("heads-view"), await attention);
+    const weights = await attention;
+    if (attention === lastHeads) showHeads(find("heads-view"), weights);
   } catch (error) {
-    find("heads-view").textContent = error.message;
+    if (attention === lastHeads) find("heads-view").textContent = error.message;
   }
 }
 

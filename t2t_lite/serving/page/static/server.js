@@ -53,7 +53,11 @@ async function fetchJson(path, options = {}) {
     const delay = FIRST_DELAY * 2 ** (attempt - 1);
     await new Promise(resolve => setTimeout(resolve, delay));
   }
-  const body = await response.json().catch(() => ({}));
+  const body = await response.json().catch(error => {
+    if (error.name === "AbortError") throw error;
+    if (response.ok) throw new Error("The server does not respond.");
+    return {};
+  });
   if (response.ok) return body;
   const reason = body.error ?? `The server returned status ${response.status}.`;
   throw new (response.status < 500 ? RequestRejected : Error)(reason);
