@@ -42,7 +42,7 @@ def test_an_export_is_verified_and_contains_its_description(
     code, out, err = run_command("exporter", *flags, "--verify")
     assert (code, out) == (0, f"{tmp_path / '1'}\n")
     # Four lengths, a batch and an empty batch, for each of 3 signatures.
-    assert "18 answers of 3 signatures" in err
+    assert "18 results of 3 signatures" in err
     extra = tmp_path / "1" / "assets.extra"
     assert {file.name for file in extra.iterdir()} == {
         "card.md",
