@@ -43,7 +43,7 @@ class DevEvaluation:
             input_signature=[{"inputs": _SIDE, "targets": _SIDE}],
             autograph=False,
         )
-        # Evaluation takes at most the memory that the training batches take.
+        # At most the source positions of a micro-batch, to limit the memory.
         hparams = self.run.hparams
         positions = hparams.batch_tokens // hparams.gradient_accumulation_steps
         self._batching = Batching(DEFAULT_SIZE, positions, flush_early=False)
