@@ -38,7 +38,7 @@ async function translateFile(model, file) {
     find("stop").hidden = true;
   });
   if (text === undefined) return;
-  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/);
+  const lines = text.split(/\r?\n/);
   if (lines.at(-1) === "") lines.pop();
   const outputs = Array(lines.length).fill("");
   const errors = [];
