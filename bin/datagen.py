@@ -126,7 +126,6 @@ def generate_data(args: argparse.Namespace) -> None:
 
 
 def _import_shards(args: argparse.Namespace) -> "Manifest":
-    """Import the shards in `--import_shards` and return their manifest."""
     flags.require(args, "vocabulary")
     folder = flags.folder(args.import_shards)
     if args.data_dir not in (None, folder):
@@ -151,7 +150,6 @@ def _import_shards(args: argparse.Namespace) -> "Manifest":
 
 
 def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
-    """Print the numbers of pairs, and of dropped pairs by reason."""
     if args.json:
         names = ("examples", "dropped", "damaged")
         splits = {

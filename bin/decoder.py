@@ -100,7 +100,6 @@ def _add_flags(parser: flags.Parser) -> None:
 
 
 def _decode(args: argparse.Namespace) -> None:
-    """Translate or score the input lines."""
     args.format = args.format or args.input_format
     flags.check_together(args, _CONFLICTS, runs.REQUIRED)
     flags.check_together(args, (), {"token_scores": "format=json"})

@@ -119,7 +119,6 @@ def _show_set(args: argparse.Namespace) -> None:
 
 
 def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
-    """Return the parameters and FLOPs of a set, given the vocabulary size."""
     from t2t_lite.model import flops
 
     counts = flops.count_parameters(hparams, size, size)
@@ -142,7 +141,6 @@ def _costs(hparams: HParams, size: int, length: int) -> dict[str, Any]:
 
 
 def _show_table3(args: argparse.Namespace) -> None:
-    """Print the sizes of the models of table 3, and the paper's sizes."""
     from t2t_lite.hparams import table3
     from t2t_lite.model import flops
 

@@ -81,7 +81,6 @@ def _print_progress(run: "Run") -> None:
 
 
 def _print_next(run: "Run") -> None:
-    """Print the commands for decoding, evaluation and export."""
     folder = f"--output_dir={shlex.quote(str(run.output_dir))}"
     if run.config["usr_dir"]:
         folder += f" --usr_dir={shlex.quote(run.config['usr_dir'])}"

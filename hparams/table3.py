@@ -36,7 +36,6 @@ def _row(name: str, meaning: str, millions: int = 65, **changes: Any) -> None:
 
 
 def _depth(units: int) -> dict[str, int]:
-    """Return the hparams of d_k and d_v, the units of a head."""
     return {"key_depth": units, "value_depth": units}
 
 

@@ -80,7 +80,6 @@ def register_hparams(name_or_function: Any) -> Any:
 
 
 def _decorate(name_or_declaration, register):
-    """Register under a given name, or under the name of the declaration."""
     if isinstance(name_or_declaration, str):
         return lambda declaration: register(declaration, name_or_declaration)
     name = getattr(name_or_declaration, "__name__", str(name_or_declaration))

@@ -102,7 +102,8 @@ def set_num_threads(count: int) -> None:
 
     threads = tf.config.threading
     threads.set_intra_op_parallelism_threads(max(1, num_cpus() // count))
-    threads.set_inter_op_parallelism_threads(count)
+    # XLA may compile in the background and block one of them for seconds.
+    threads.set_inter_op_parallelism_threads(max(2, count))
 
 
 @contextlib.contextmanager

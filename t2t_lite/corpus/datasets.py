@@ -95,7 +95,6 @@ def _load_hf(name, raw):
 
 
 def _load_tfds(name, raw):
-    """Return the names of the splits, and a function that yields batches."""
     import importlib_resources  # noqa: F401 (TFDS does not declare it)
     import tensorflow_datasets as tfds
 

@@ -163,7 +163,6 @@ class DataGenerator:
         return manifest
 
     def _write_files(self, job: "UnfinishedJob", seed: int) -> Manifest:
-        """Write all files into the folder of the job; return their manifest."""
         problem = self.problem
         if not job.load("vocabulary"):
             self._log("learning the vocabulary")

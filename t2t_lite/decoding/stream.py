@@ -214,7 +214,6 @@ def _lengths(engine, batching, batch):
 
 
 def _run_graph(engine, batch, num_hypotheses):
-    """Return the outputs of `Translator.translate` for requests or pairs."""
     if isinstance(batch[0], Request):
         texts = tf.constant([request.text for request in batch])
         options = _batch_options(batch, engine.settings)
@@ -228,7 +227,6 @@ def _run_graph(engine, batch, num_hypotheses):
 
 
 def _read_outputs(engine, batch, outputs, details):
-    """Convert the outputs of a graph for requests or pairs."""
     sources = [getattr(item, item.SIDES[0]) for item in batch]
     if details:
         texts = tf.constant(sources)
@@ -268,7 +266,6 @@ def _join(line, item, outputs, engine, note):
 
 
 def _batch_options(requests, settings):
-    """Return the request options of a batch for `Translator.translate`."""
     options = {}
     for name in {name for request in requests for name in request.options()}:
         values = [getattr(request, name) for request in requests]

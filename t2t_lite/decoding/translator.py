@@ -328,7 +328,6 @@ class Translator(tf.Module):
         }
 
     def _limits(self, lengths):
-        """Return the maximum target length for each source length."""
         limits = lengths + self.extra_decode_length
         limits = tf.maximum(limits, self.settings.min_new_tokens + 1)  # and EOS
         maximum = self.settings.max_new_tokens
@@ -379,7 +378,6 @@ class Translator(tf.Module):
         )
 
     def _search_components(self, texts, limits, options, samples):
-        """Build the logits processors, the selector and the length limits."""
         settings = self.settings
         selector: TopK | None = None
         first: list[LogitsProcessor] = []

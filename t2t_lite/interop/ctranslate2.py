@@ -148,7 +148,6 @@ def token_names(encoder: Tokenizer, count: int = 0) -> list[str]:
 
 
 def _build_spec(translator: Translator) -> Any:
-    """Build the `TransformerSpec` of a translator, with its weights."""
     model = translator.single_model
     spec = _new_spec(model)
     _set_vocabularies(spec, translator)
@@ -190,7 +189,6 @@ def _new_spec(model):
 
 
 def _set_vocabularies(spec, translator):
-    """Set the names of all tokens and of the special tokens."""
     sizes = translator.single_model.vocab_sizes
     source = token_names(translator.source_encoder, sizes[0])
     target = token_names(translator.target_encoder, sizes[1])
@@ -204,7 +202,6 @@ def _set_vocabularies(spec, translator):
 
 
 def _set_embeddings(spec, model, max_length):
-    """Set the embeddings of both sides, the positions and the softmax."""
     hparams = model.hparams
     start = np.zeros((1, max_length, hparams.hidden_size), np.float32)
     for side, table, embedding, positions in zip(
@@ -236,7 +233,6 @@ def _set_embeddings(spec, model, max_length):
 
 
 def _set_layer(spec, layer):
-    """Set the weights of an encoder or decoder layer."""
     attention = layer.self_attention
     inputs, output = spec.self_attention.linear
     _set_linear(inputs, attention, "query", "key", "value")
@@ -409,7 +405,6 @@ class CTranslate2Translator:
         return _ids_to_names(self._source_names, ids, lengths), source_info
 
     def _search(self, sources: list[list[str]]) -> list[list[_Hypothesis]]:
-        """Return the hypotheses of each source, best first."""
         empty: list[_Hypothesis] = [([], 0.0)] * self.settings.beam_size
         found = [empty for _ in sources]
         # Maximum number of target tokens; the EOS of the source counts.

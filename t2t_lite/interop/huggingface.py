@@ -211,7 +211,6 @@ def _order_of_ids(ids, settings):
 
 
 def _hparams_of(config: Mapping[str, Any]) -> HParams:
-    """Return the hparams of a model; the others are defaults."""
     values = {ours: config[theirs] for theirs, ours in _HPARAMS.items()}
     _require({name: values[ours] for name, ours in _HPARAMS.items()}, config)
     values["activation"] = values["activation"].replace("silu", "swish")

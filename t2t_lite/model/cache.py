@@ -30,6 +30,7 @@ from t2t_lite.ops import (
     new_buffer,
     reshape_like,
     shape_list,
+    spread_columns,
     take_rows,
     uses_tf_cpu,
     write_rows,
@@ -51,9 +52,9 @@ def _layer_weights(layer, dtype):
     network = layer.feed_forward
     weights = {
         "qkv_kernel": attention.qkv_kernel(),
-        "self_output": attention.output_kernel,
+        "self_output_kernel": attention.output_kernel,
         "query_kernel": source.scaled(source.query_kernel),
-        "cross_output": source.output_kernel,
+        "cross_output_kernel": source.output_kernel,
         "hidden_kernel": network.hidden_kernel,
         "hidden_bias": network.hidden_bias,
         "output_kernel": network.output_kernel,
@@ -66,6 +67,10 @@ def _layer_weights(layer, dtype):
             "query_bias": source.scaled(source.query_bias),
             "cross_output_bias": source.output_bias,
         }
+    weights = {
+        name: spread_columns(ops.cast(weight, dtype))
+        for name, weight in weights.items()
+    }
     if attention.max_relative_position is not None:
         weights["relative_keys"] = attention.relative_keys
         weights["relative_values"] = attention.relative_values
@@ -206,8 +211,8 @@ class DecoderCache:
         weights, distances = self._weights.layers[layer], self._distances
         names = f"keys_{layer}", f"values_{layer}"
         key_depth, value_depth = (self.tensors[n].shape[3] for n in names)
-        rows = dense(x, weights["qkv_kernel"], weights.get("qkv_bias"))
-        query, *new = self._split(rows, (key_depth, key_depth, value_depth))
+        depths = key_depth, key_depth, value_depth
+        query, *new = self._split(layer, "qkv", x, depths)
         keys, values = map(self._append, names, new)
         bias = self._bias
         if distances is not None:
@@ -220,22 +225,21 @@ class DecoderCache:
         if distances is not None:
             table = take_rows(weights["relative_values"], distances)
             context = context + ops.einsum("bhks,sd->bhkd", probs, table)
-        output, bias = weights["self_output"], weights.get("self_output_bias")
-        return dense(merge_heads(context), output, bias)
+        context = merge_heads(context)
+        return self._dense(layer, "self_output", context, x.shape[1])
 
     def attend_source(self, layer: int, x: Tensor) -> Tensor:
         """Return the attention of a layer to the source: [B * K, D]."""
         weights = self._weights.layers[layer]
         keys = self.tensors[f"source_keys_{layer}"]
         values = self.tensors[f"source_values_{layer}"]
-        rows = dense(x, weights["query_kernel"], weights.get("query_bias"))
-        (query,) = self._split(rows, (keys.shape[3],))
+        (query,) = self._split(layer, "query", x, (keys.shape[3],))
         bias = self.tensors["source_bias"]
         vectors = weights.get("cross_vectors")
         probs = softmax_weights(query, keys, bias, vectors)
         context = batch_matmul(ops.cast(probs, values.dtype), values)
-        output, bias = weights["cross_output"], weights.get("cross_output_bias")
-        return dense(merge_heads(context), output, bias)
+        context = merge_heads(context)
+        return self._dense(layer, "cross_output", context, x.shape[1])
 
     def feed_forward(self, layer: int, x: Tensor, activation: str) -> Tensor:
         """Return the output of a feed-forward network: [B * K, D]."""
@@ -243,7 +247,7 @@ class DecoderCache:
         hidden = hidden_units(
             x, weights["hidden_kernel"], weights["hidden_bias"], activation
         )
-        return dense(hidden, weights["output_kernel"], weights["output_bias"])
+        return self._dense(layer, "output", hidden, x.shape[1])
 
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits of `x` [B * K, D]: float32 [B * K, V]."""
@@ -251,10 +255,19 @@ class DecoderCache:
         rows = blocks[0] if len(blocks) == 1 else ops.concatenate(blocks, -1)
         return ops.cast(rows, "float32")
 
-    def _split(self, rows, depths):
-        """[B * K, H * sum(depths)] -> [B, H, K, d] for each depth."""
+    def _dense(self, layer, name, x, columns):
+        """Multiply the rows `x` by a kernel: [B * K, columns]."""
+        weights = self._weights.layers[layer]
+        kernel = weights[f"{name}_kernel"]
+        x = _first_columns(x, kernel.shape[0])
+        rows = dense(x, kernel, weights.get(f"{name}_bias"))
+        return _first_columns(rows, columns)
+
+    def _split(self, layer, name, x, depths):
+        """Multiply rows, and split the heads: [B, H, K, d] for each depth."""
         beam_size = self.tensors["ancestry"].shape[1]
         heads = self.tensors["keys_0"].shape[1]
+        rows = self._dense(layer, name, x, heads * sum(depths))
         return split_heads(rows, (-1, beam_size), heads, depths)
 
     def _append(self, name, new):
@@ -266,6 +279,11 @@ class DecoderCache:
         written = write_rows(flat, self._rows, new)
         self.tensors[name] = reshape_like(written, cached)
         return self.tensors[name]
+
+
+def _first_columns(rows, count):
+    """Return [N, count], without the columns of `spread_columns`."""
+    return rows if rows.shape[1] == count else rows[:, :count]
 
 
 def _grow(tensors, index):

@@ -159,7 +159,6 @@ def _loss_and_gradients(hidden, table, targets, weights, label_smoothing):
 
 
 def _logsumexp_and_gradients(hidden, table, weights):
-    """Return the weighted sum of logsumexp and its gradients."""
     rows, size = ops.shape(hidden)
     hidden, weights = _to_blocks(hidden), _to_blocks(weights)
     blocks, block = ops.shape(weights)

@@ -41,27 +41,26 @@ def for_xla() -> Iterator[None]:
         _for_xla.reset(token)
 
 
-def uses_tf_cpu(or_xla: bool = False) -> bool:
+def uses_tf_cpu(or_xla: bool = False, eagerly: bool = False) -> bool:
     """Return True in a TensorFlow graph without a GPU, except in `for_xla`.
 
-    With `or_xla`, also in `for_xla`.
+    With `or_xla`, also in `for_xla`; with `eagerly`, outside a graph instead.
     """
     is_excluded = _for_xla.get() and not or_xla
     if keras.backend.backend() != "tensorflow" or is_excluded:
         return False
     import tensorflow as tf
 
-    return tf.inside_function() and not tf.config.get_visible_devices("GPU")
+    is_excluded = bool(tf.inside_function()) == eagerly
+    return not (is_excluded or tf.config.get_visible_devices("GPU"))
 
 
-def _faster_on_cpu(
-    plain: Callable[P, R], or_xla: bool = False
-) -> Callable[P, R]:
+def _faster_on_cpu(plain: Callable[P, R], **conditions: bool) -> Callable[P, R]:
     """Call the function of the same name in `tf_cpu` if `uses_tf_cpu(...)`."""
 
     @functools.wraps(plain)
     def select(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not uses_tf_cpu(or_xla):
+        if not uses_tf_cpu(**conditions):
             return plain(*args, **kwargs)
         from t2t_lite.ops import tf_cpu
 
@@ -138,6 +137,13 @@ def column_blocks(kernel: Tensor) -> list[Tensor]:
     return ops.split(kernel, ends, axis=-1) if is_split else [kernel]
 
 
+@functools.partial(_faster_on_cpu, eagerly=True)
+def spread_columns(weight: Tensor) -> Tensor:
+    """Return a kernel or bias [..., C], with zeros if it is laid out once."""
+    return weight
+
+
+@_faster_on_cpu
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """Multiply float [B, H, A, C] by [B, H, C, E]: [B, H, A, E].
 

@@ -269,7 +269,6 @@ class ParsingProblem(Problem):
         return " ".join(trees.words(tree)), " ".join(tokens)
 
     def _split_files(self, split, raw):
-        """Return the files of a split."""
         numbers = getattr(self._layout(raw), split)
         files = numbered_files(raw.raw_dir, self.file_stem)
         if selected := _select_files(files, numbers):

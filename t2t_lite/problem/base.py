@@ -380,7 +380,6 @@ def validate_pairs(
 
 
 def _undefined(problem: Problem, method: str) -> T2TLiteError:
-    """Return the error for a declaration without a required method."""
     return T2TLiteError(
         f"{type(problem).__name__} must define {method}. A subclass of "
         "Text2TextProblem needs only samples."

@@ -287,7 +287,6 @@ class TextFiles(Text2TextProblem):
                 read_some(self._read(corpus, split))
 
     def _require_files(self, raw):
-        """Check that all files exist and record them as sources."""
         self._raw = raw
         if self.settings.imported:
             raise T2TLiteError(

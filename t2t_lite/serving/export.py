@@ -160,7 +160,6 @@ def _new_version(
 
 
 def _describe(translator, options, signatures, run, weights):
-    """Return the description of an export, as JSON values."""
     model = translator.model
     first_model = model.models[0] if isinstance(model, Ensemble) else model
     languages = getattr(run and run.problem, "languages", ("", ""))

@@ -185,8 +185,6 @@ def _distinct(answers: Answers) -> Answers:
 
 
 def _score(translator: Translator) -> Callable[..., Answers]:
-    """Return the signature `score`, with outputs [B]."""
-
     def answer(sources: tf.Tensor, targets: tf.Tensor) -> Answers:
         outputs = translator.score_graph.python_function(sources, targets)
         # A damaged model computes NaN or infinity, which JSON does not support.

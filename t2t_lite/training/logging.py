@@ -155,7 +155,6 @@ class TrainingLog:
                 self.note(f"  {name + ':':12} {text[:_MAX_SHOWN]}{dots}")
 
     def _write(self, record: Mapping[str, Any], group: str) -> None:
-        """Write a record to `metrics.jsonl` and as TensorBoard scalars."""
         self.metrics.write(record)
         # Training continues if events cannot be written.
         with (

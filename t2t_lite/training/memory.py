@@ -21,7 +21,6 @@ from t2t_lite.training.update import Updater
 
 
 def _largest_batch(hparams: HParams) -> tuple[tuple[int, int], str]:
-    """Return the shape of the largest micro-batches, and a description."""
     passes = hparams.gradient_accumulation_steps
     positions = hparams.batch_tokens // passes
     rows, columns = packed_shape(positions, hparams.max_length)

@@ -221,7 +221,6 @@ def scores_of(
 
 
 def _front_matter(run, scores, languages):
-    """Return the YAML metadata with the field names of the Hub."""
     task = "translation" if languages else "text2text-generation"
     name = run.problem.name
     results = [

@@ -50,7 +50,6 @@ def subtract(variable: tf.Variable, value: tf.Tensor) -> None:
 
 
 def _zeros(shape: tf.TensorShape) -> tf.Variable:
-    """Return a float32 variable of zeros."""
     return tf.Variable(tf.zeros(shape), trainable=False)
 
 

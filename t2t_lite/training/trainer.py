@@ -277,7 +277,6 @@ class Trainer:
         self.meter = logging.Meter(logging.Totals(**totals))
 
     def _restore_newest(self) -> str | None:
-        """Restore the newest intact checkpoint and return its name."""
         directory = self.run.checkpoints_dir
         checkpoints.read_marks(directory)  # raises an error for damaged marks
         if not checkpoints.list_checkpoints(directory):
@@ -386,7 +385,6 @@ class Trainer:
                 self._decision_is_wanted = bool(stats.wanting_decision)
 
     def _decide(self) -> signals.Decision:
-        """Return the decision after an update, which all workers share."""
         decision = self._requests.decide(self.step)
         if self._workers == 1:
             return decision
@@ -569,7 +567,6 @@ class Trainer:
         return {**model, **self.updater.tensors()}
 
     def _averages(self) -> dict[str, tf.Variable]:
-        """Return the moving averages by the names of the weights."""
         return {
             f"{checkpoints.MODEL_PREFIX}{path}": average
             for path, average in self.updater.averages().items()

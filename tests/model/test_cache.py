@@ -149,6 +149,22 @@ def test_eager_step_does_not_change_its_input_cache():
     np.testing.assert_array_equal(first, again)
 
 
+def test_weights_laid_out_once_give_the_same_step():
+    sizes = {"hidden_size": 512, "filter_size": 1024, "num_hidden_layers": 1}
+    model = Transformer(VOCAB, **sizes, attention_bias=True).build_weights()
+    generator = np.random.default_rng(0)
+    for weight in model.trainable_variables:
+        weight.assign(0.1 * generator.normal(size=weight.shape))
+    memory, mask = model.encode(INPUTS)
+
+    @tf.function
+    def step(weights=None):
+        step_fn, cache = model.init_decoding(memory, mask, 2, 4, weights)
+        return step_fn(np.ones((2, 2), "int32"), ops.array(0), cache)[0]
+
+    np.testing.assert_allclose(step(model.step_weights()), step(), atol=1e-5)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_compiled_step_with_a_wide_vocabulary_equals_a_plain_one(bias):
     model = Transformer(

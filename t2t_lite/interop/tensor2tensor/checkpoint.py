@@ -162,7 +162,6 @@ class Checkpoint:
         return value
 
     def _check_none(self, reason, names):
-        """Raise T2TLiteError if there are names that contradict the hparams."""
         if names:
             first = ", ".join(sorted(names)[:3])
             raise T2TLiteError(

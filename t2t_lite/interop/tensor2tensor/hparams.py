@@ -226,7 +226,6 @@ def hparams_of(
 
 
 def _check_supported(values, supported, fix=""):
-    """Raise UsageError if a value is not supported."""
     for name, known in supported.items():
         if name in values and values[name] not in known:
             raise UsageError(
@@ -236,7 +235,6 @@ def _check_supported(values, supported, fix=""):
 
 
 def _convert_model(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the model's hparams that depend on several values."""
     sequences = (
         values["layer_preprocess_sequence"] or "none",
         values["layer_postprocess_sequence"],

@@ -132,7 +132,6 @@ def write_run(
 
 
 def _import_weights(run, variables, space):
-    """Build the model of a run with the weights of the checkpoint."""
     with skip_init():
         model = run.model()
     weights = {w.path.partition("/")[2]: w for w in model.weights}

@@ -133,7 +133,6 @@ def rest_application(model: Model) -> web.Application:
 
 
 def _model_in_path(http: web.Request) -> tuple[str, int | None]:
-    """Return the model name and the version in a path."""
     name = urllib.parse.unquote(http.match_info["name"])
     version = http.match_info["version"].rpartition("/")[2]
     return name, int(version) if version else None
@@ -263,8 +262,6 @@ def grpc_server(model: Model) -> tuple[Any, health.aio.HealthServicer]:
 
 
 def _handler(proto: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
-    """Create a gRPC handler that parses requests and reports errors."""
-
     async def call(content: bytes, context: Any) -> bytes:
         try:
             with record_request("gRPC"):
@@ -281,14 +278,12 @@ def _handler(proto: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
 
 
 def _model_in_spec(spec: Any) -> tuple[str, int | None]:
-    """Return the model name and the version of a ModelSpec."""
     if spec.version_label:
         raise ApiError("version_label is not supported: use version.")
     return spec.name, spec.version.value if spec.HasField("version") else None
 
 
 def _texts_of(name: str, proto: Any) -> list[bytes]:
-    """Return the strings of a TensorProto [B]."""
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     count = len(proto.string_val)
     # Checked because a small proto may declare a huge shape, and TensorFlow
@@ -302,7 +297,6 @@ def _texts_of(name: str, proto: Any) -> list[bytes]:
 
 
 def _fill(proto: Any, array: np.ndarray) -> None:
-    """Store an array in a TensorProto."""
     if array.dtype.char not in _FIELDS:
         proto.CopyFrom(tf.make_tensor_proto(array))
         return

@@ -134,7 +134,6 @@ class Batcher:
         requests.QUEUE.set(self._rows)
 
     def _start_batches(self) -> None:
-        """Start batches on free workers."""
         loop = asyncio.get_running_loop()
         while self._waiting and self.running < self._options.workers:
             batch = self._next_batch()
