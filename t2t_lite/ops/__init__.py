@@ -51,8 +51,8 @@ def uses_tf_cpu(or_xla: bool = False, eagerly: bool = False) -> bool:
         return False
     import tensorflow as tf
 
-    is_excluded = bool(tf.inside_function()) == eagerly
-    return not (is_excluded or tf.config.get_visible_devices("GPU"))
+    has_gpu = bool(tf.config.get_visible_devices("GPU"))
+    return tf.inside_function() != eagerly and not has_gpu
 
 
 def _faster_on_cpu(plain: Callable[P, R], **conditions: bool) -> Callable[P, R]:
@@ -139,7 +139,7 @@ def column_blocks(kernel: Tensor) -> list[Tensor]:
 
 @functools.partial(_faster_on_cpu, eagerly=True)
 def spread_columns(weight: Tensor) -> Tensor:
-    """Return a kernel or bias [..., C], with zeros if it is laid out once."""
+    """Return a kernel or bias [..., C]; outside graphs it may get zeros."""
     return weight
 
 

@@ -239,7 +239,7 @@ def _front_matter(run, scores, languages):
         if math.isfinite(score["score"])
     ]
     index = [{"name": run.output_dir.name, "results": results}]
-    metadata = {
+    metadata = {  # the field names of the Hub
         "language": [name for name in languages if _LANGUAGE.fullmatch(name)],
         "library_name": "t2t-lite",
         "pipeline_tag": task,
