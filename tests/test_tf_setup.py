@@ -40,3 +40,32 @@ def test_argument_and_environment_freeze_weights(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == (f"{fixed}\n", "")
+
+
+def test_a_long_operation_does_not_block_other_functions():
+    program = """
+import threading
+import tensorflow as tf
+from t2t_lite.tf_setup import set_num_threads
+
+set_num_threads(1)
+started, finished, in_time = threading.Event(), threading.Event(), []
+
+def wait():
+    started.set()
+    in_time.append(finished.wait(20))
+
+@tf.function
+def long(): tf.py_function(wait, [], [])
+
+@tf.function
+def short(): tf.py_function(finished.set, [], [])
+
+thread = threading.Thread(target=long)
+thread.start()
+assert started.wait(60)
+short()
+thread.join()
+assert in_time == [True]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
