@@ -68,7 +68,6 @@ def _note_errors(scores: Sequence[SentenceScore], name: str) -> None:
 
 
 def _totals(report: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """Yield the totals of all sentences, and of sentences up to the cutoff."""
     yield "", "all", f"length <= {report['cutoff_length']}"
     for key, short in report["within_cutoff"].items():
         values = format_value(report[key]), format_value(short)

@@ -108,7 +108,6 @@ def _check_memory() -> tuple[bool, str]:
 
 
 def _check_folder(folder: Path) -> tuple[bool, str]:
-    """Check that a folder, or its nearest existing parent, can be written."""
     while not folder.exists():
         folder = folder.parent
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-"):
@@ -129,7 +128,6 @@ def _check_data(data_dir: Path, problem: Problem) -> tuple[bool, str]:
 
 
 def _check_run(output_dir: Path, usr_dir: str | None) -> tuple[bool, str]:
-    """Check that a run opens and that its newest checkpoint is intact."""
     from t2t_lite.training import checkpoints
     from t2t_lite.training.config import CONFIG
     from t2t_lite.training.run import Run

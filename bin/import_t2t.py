@@ -122,7 +122,6 @@ def _hparams(train_dir: TrainDir, args: argparse.Namespace) -> HParams:
 def _problem(
     train_dir: TrainDir, args: argparse.Namespace, vocabulary: list[Path]
 ) -> Problem:
-    """Return the problem, or the problem `text` for an unknown name."""
     name = args.problem or train_dir.flags.get("problem", "")
     base_name = name.removesuffix(registry.REVERSED_SUFFIX)
     options: dict[str, Any] = {}

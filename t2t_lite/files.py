@@ -141,7 +141,6 @@ def remove_unfinished(folder: Path, name: str = "") -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

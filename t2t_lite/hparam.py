@@ -127,7 +127,6 @@ class ModelHParams:
             )
 
     def _refuse(self, rule: str) -> NoReturn:
-        """Raise UsageError with the rule and the values of its hparams."""
         names = [field.name for field in dataclasses.fields(self)]
         found = [word for word in re.findall(r"\w+", rule) if word in names]
         values = ", ".join(f"{name}={getattr(self, name)}" for name in found)

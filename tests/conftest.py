@@ -45,7 +45,6 @@ if importlib.util.find_spec("hypothesis"):  # not in Beam's environment
 
 @pytest.fixture(autouse=True)
 def _seed():
-    """Seed Python's random generator before each test."""
     random.seed(0)
 
 

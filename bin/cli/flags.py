@@ -67,7 +67,6 @@ class Parser(argparse.ArgumentParser):
         return list(merged.values())
 
     def _check_known(self, words: Iterable[str]) -> None:
-        """Raise UsageError for the first word that is an unknown flag."""
         known = {"--help", *re.findall(r"--\w+", self.format_usage())}
         for word in words:
             flag = word.split("=")[0]

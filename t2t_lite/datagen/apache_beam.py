@@ -95,7 +95,6 @@ class BeamGeneration(generate.DataGenerator):
 
 
 def _summarize_error(error: Exception, runner: str) -> Exception:
-    """Return a one-line error for an error with a worker's traceback."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     for line in reversed(lines):
         line = line.partition(" [while running")[0]
@@ -204,7 +203,6 @@ class _Write(_Worker):
 
 
 def _write_report(report, chunks, shards):
-    """Write the results of all workers for the waiting process."""
     if not report.parent.is_dir():
         raise _not_shared_error(report.parent)
     shards = sorted(shards, key=lambda shard: shard[1].file)

@@ -247,7 +247,6 @@ class DataGenerator:
         return make_split_record(encoder, counts, written)
 
     def _lock(self) -> filelock.AcquireReturnProxy:
-        """Acquire the lock of the data; wait for another process if needed."""
         folder = self._folder
         lock = filelock.FileLock(folder / f".{self.problem.base_name}.lock")
         try:

@@ -200,7 +200,6 @@ def _prepare_item(line, tags, engine, split):
 
 
 def _lengths(engine, batching, batch):
-    """Return the length of each item, in the unit of `batching`."""
     texts = [[getattr(x, side) for x in batch] for side in batch[0].SIDES]
     if batching.tokens is None:
         return [sum(map(len, sides)) for sides in zip(*texts, strict=True)]

@@ -267,7 +267,6 @@ def _set_norm(spec, norm):
 
 
 def _values(tensor):
-    """Copy a weight or a tensor to a float32 array."""
     return np.array(ops.convert_to_numpy(tensor), np.float32)
 
 

@@ -140,7 +140,6 @@ def import_huggingface(name: str, output_dir: Path, seed: int = 1) -> Run:
 
 
 def _find_folder(name: str) -> Path:
-    """Return a local folder, or download a model of the Hub."""
     if (folder := Path(name).expanduser()).is_dir():
         return folder
     with requires_extra("huggingface"):
@@ -168,7 +167,6 @@ def _require(required: Mapping[str, Any], found: Mapping[str, Any]) -> None:
 
 
 def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Return the weights by their names, float32."""
     paths = [folder / name for name in _FILES]
     path = next(filter(Path.is_file, paths), paths[0])
     with requires_extra("huggingface"):

@@ -47,7 +47,6 @@ _GROWTH = 16
 
 
 def _layer_weights(layer, dtype):
-    """Return the weights of a `DecoderLayer` by name."""
     attention, source = layer.self_attention, layer.cross_attention
     network = layer.feed_forward
     weights = {

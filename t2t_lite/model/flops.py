@@ -180,7 +180,6 @@ def _attention_width(hparams: ModelHParams) -> int:
 
 
 def _depths(hparams: ModelHParams) -> tuple[int, int]:
-    """Return d_k and d_v."""
     default = hparams.hidden_size // hparams.num_heads
     return hparams.key_depth or default, hparams.value_depth or default
 

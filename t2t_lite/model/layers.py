@@ -18,6 +18,7 @@ from t2t_lite.ops import (
     dropped_steps,
     layer_norm,
     shape_list,
+    spread_units,
     take_rows,
     unflatten_rows,
 )
@@ -298,13 +299,15 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, dropout: Dropout = no_dropout) -> Tensor:
         """Float [B, T, D] -> float [B, T, D]."""
-        hidden = hidden_units(
-            x, self.hidden_kernel, self.hidden_bias, self.activation
-        )
+        weights = self.hidden_kernel, self.hidden_bias, self.output_kernel
+        if dropout is not no_dropout:  # in training
+            weights = spread_units(*weights)
+        kernel, bias, output_kernel = weights
+        hidden = hidden_units(x, kernel, bias, self.activation)
         if self.relu_dropout:  # requires the batch axis
             # [B * T, F] -> [B, T, F]
             hidden = dropout(unflatten_rows(hidden, x), self.relu_dropout)
-        rows = dense(hidden, self.output_kernel, self.output_bias)
+        rows = dense(hidden, output_kernel, self.output_bias)
         return unflatten_rows(rows, x)  # [B * T, D] -> [B, T, D]
 
 

@@ -144,6 +144,14 @@ def spread_columns(weight: Tensor) -> Tensor:
 
 
 @_faster_on_cpu
+def spread_units(
+    kernel: Tensor, bias: Tensor, output_kernel: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return [D, F], [F] and [F, D]; `tf_cpu` may add hidden units of zeros."""
+    return kernel, bias, output_kernel
+
+
+@_faster_on_cpu
 def batch_matmul(x: Tensor, y: Tensor, transpose_y: bool = False) -> Tensor:
     """Multiply float [B, H, A, C] by [B, H, C, E]: [B, H, A, E].
 

@@ -354,7 +354,6 @@ class TextFiles(Text2TextProblem):
         shutil.copyfile(path, pathlib.Path(data_dir) / name)
 
     def _corpus_samples(self, split, corpus, counts=None):
-        """Return the pairs of a corpus in a split with files."""
         pairs = self._read(corpus, split)
         if split == "train" and self._held_out:
             held_out = itertools.chain(*self._held_out.values())
@@ -368,7 +367,6 @@ class TextFiles(Text2TextProblem):
         return pairs
 
     def _is_usable(self):
-        """Return a predicate: does a training pair pass all filters?"""
         reject = filters.make_filter(self.filters, self.source_tags)
         return lambda *pair: not any(map(is_blank, pair)) and not reject(*pair)
 

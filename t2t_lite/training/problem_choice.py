@@ -38,6 +38,10 @@ class Job(NamedTuple):
     options: TrainingOptions
     config: Mapping[str, Any] | None  # of an existing run
 
+    def has_data(self) -> bool:
+        """Return whether the data is generated."""
+        return Manifest.path(self.data_dir, self.problem).exists()
+
 
 def choose_job(
     problem: str | Problem | None,

@@ -54,6 +54,7 @@ def train(job: Job, callbacks: logging.Callbacks = ()) -> Run:
     with distribute.worker_errors(strategy), contextlib.ExitStack() as stack:
         fix = "Start the same command on all workers."
         distribute.require_equal(strategy, _shared_settings(job), fix)
+        check_warm_start(job)  # before data generation, which may take hours
         manifest = _make_generator(job).run()
         fix = "Use the same data on all workers."
         distribute.require_equal(strategy, {"data": manifest.digest}, fix)
@@ -95,7 +96,7 @@ def _shared_settings(job: Job) -> dict[str, Any]:
 
 def _make_generator(job: Job) -> DataGenerator:
     seed, options = None, job.options
-    if job.config and not _has_data(job):  # generate the same data again
+    if job.config and not job.has_data():  # generate the same data again
         seed = job.config["data"].get("seed")
     return DataGenerator(
         job.problem, job.data_dir, options.raw_dir, options.tfds_dir, seed
@@ -107,24 +108,17 @@ def _seed_of(job: Job) -> int:
     return (job.config or {}).get("seed", 1) if seed is None else seed
 
 
-def _has_data(job: Job) -> bool:
-    return Manifest.path(job.data_dir, job.problem).exists()
-
-
 def _create_run(job: Job, manifest: Manifest, dry_run: bool = False) -> Run:
-    problem, hparams, options = job.problem, job.hparams, job.options
     return Run.create(
         job.output_dir,
-        problem=problem,
-        hparams=hparams,
+        problem=job.problem,
+        hparams=job.hparams,
         seed=_seed_of(job),
         data_dir=job.data_dir,
         manifest=manifest,
-        usr_dir=options.usr_dir,
+        usr_dir=job.options.usr_dir,
         hparams_set=job.hparams_set,
-        facts=check_warm_start(
-            options, problem, hparams, job.data_dir, job.config
-        ),
+        facts=check_warm_start(job),
         dry_run=dry_run,
     )
 
@@ -134,8 +128,9 @@ def dry_run(job: Job) -> str:
     options, problem = job.options, job.problem
     # Call it before anything runs on the devices.
     distribute.choose_strategy(options.replicas, job.hparams)
+    check_warm_start(job)
     generator = _make_generator(job)  # checks the options of the data
-    if _has_data(job):
+    if job.has_data():
         run = _create_run(job, generator.run(), dry_run=True)
         sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
     else:
@@ -493,7 +488,6 @@ class Trainer:
         log.record_evaluation(record, self._dev.samples)
 
     def _is_evaluated(self, step: int, weights: str | None) -> bool:
-        """Return whether the chief's metrics have the evaluation."""
         is_evaluated = (step, weights) in self._log.metrics.evaluated
         return self._all_gather(is_evaluated)[0]
 

@@ -3,7 +3,6 @@
 `config.json` records both as `initialized_from` and `freeze`.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.hparam import HParams
 from t2t_lite.model.layers import skip_init
 from t2t_lite.model.transformer import Transformer
-from t2t_lite.problem import Problem
 from t2t_lite.progress import log
 from t2t_lite.training import checkpoints
 from t2t_lite.training.checkpoints import Checkpoint
 from t2t_lite.training.config import CONFIG
 from t2t_lite.training.optimizers import frozen_paths
-from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import Job
 from t2t_lite.training.run import Run
 
 SOURCE = "initialized_from"  # key in `config.json`
@@ -28,18 +26,13 @@ _MAY_DIFFER = (
 )
 
 
-def check_warm_start(
-    options: TrainingOptions,
-    problem: Problem,
-    hparams: HParams,
-    data_dir: Path,
-    config: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+def check_warm_start(job: Job) -> dict[str, Any]:
     """Check the warm start of a run; return its keys of `config.json`.
 
-    The folder `data_dir` has the vocabulary. An existing run, with `config`,
-    keeps its source, and needs it only until its first checkpoint.
+    Vocabularies are compared if the data is generated. An existing run keeps
+    its source, and needs it only until its first checkpoint.
     """
+    options, hparams, config = job.options, job.hparams, job.config
     facts: dict[str, Any] = {}
     if options.freeze:
         # The paths of weights do not depend on the sizes of vocabularies.
@@ -70,7 +63,9 @@ def check_warm_start(
             "init_from requires a model of the same sizes; "
             f"{'; '.join(differences)}."
         )
-    for side, encoder in problem.load_encoders(data_dir).items():
+    load = job.problem.load_encoders
+    encoders = load(job.data_dir) if job.has_data() else {}
+    for side, encoder in encoders.items():
         if encoder.sha256 != run.encoders[side].sha256:
             raise UsageError(
                 f"init_from requires the vocabulary of {run.output_dir}: "

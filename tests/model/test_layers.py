@@ -99,7 +99,7 @@ def test_embedding_is_scaled_padding_is_zero_and_logits_are_not_scaled():
     )
 
 
-@pytest.mark.parametrize("width", [12, 600])  # 600: wide kernels
+@pytest.mark.parametrize("width", [12, 600, 640])  # wide, 640: rows spread
 def test_feed_forward_gradients_in_a_graph_agree_with_numpy(width):
     layer, x = FeedForward(width), random(2, 3, 4)
     layer.build((None, None, 4))
@@ -110,20 +110,23 @@ def test_feed_forward_gradients_in_a_graph_agree_with_numpy(width):
     def gradients(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            loss = tf.reduce_sum(layer(x) * upstream)
-        weights = [layer.hidden_kernel.value, layer.hidden_bias.value]
-        return tape.gradient(loss, [x, *weights])
+            out = layer(x, dropout=lambda x, rate: x)  # in training
+            loss = tf.reduce_sum(out * upstream)
+        return tape.gradient(loss, [x, *(w.value for w in layer.weights)])
 
     found = gradients(tf.constant(x))
     kernel, bias, output = map(
         np.array, (layer.hidden_kernel, layer.hidden_bias, layer.output_kernel)
     )
     rows, above = x.reshape(6, 4), upstream.reshape(6, 4)
-    hidden = (above @ output.T) * (rows @ kernel + bias > 0)
+    units = np.maximum(rows @ kernel + bias, 0)
+    hidden = (above @ output.T) * (units > 0)
     wanted = (
         (hidden @ kernel.T).reshape(x.shape),
         rows.T @ hidden,
         hidden.sum(0),
+        units.T @ above,
+        above.sum(0),
     )
     for ours, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -87,7 +87,6 @@ def _row(row, rows, columns, sharp):
 
 
 def _heads(rows, columns):
-    """Return weights [layers, heads, rows, columns] along the diagonal."""
     return [
         [
             [_row(r, rows, columns, 1 + layer + head) for r in range(rows)]

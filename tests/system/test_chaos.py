@@ -168,12 +168,10 @@ def test_damage_of_a_run_or_its_data_is_never_silent(
 
 
 def _lost(before, after):
-    """Return the files that are missing or changed."""
     return {path for path in before if after.get(path) != before[path]}
 
 
 def _set_aside(run, path, content):
-    """Return whether a file is best.json or was renamed without a change."""
     moved = run.glob(f"{path.parent}.damaged*/{path.name}")
     return path.name == "best.json" or any(
         other.is_file() and other.read_bytes() == content for other in moved

@@ -27,7 +27,6 @@ from t2t_lite.training.options import TrainingOptions
 
 
 def _five_updates(folder, replicas, **changes):
-    """Return the weights of a Transformer after five updates."""
     run = TinyRun(folder, make_model=Transformer, **changes)
     training = make_trainer(run, replicas)
     for _ in range(5):

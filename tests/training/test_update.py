@@ -47,7 +47,6 @@ def _batches(step):
 
 
 def _all_variables(model, updater):
-    """Return all variables by name."""
     variables = {v.path: v.value for v in model.weights} | updater.tensors()
     averages = updater.averages().items()
     variables |= {f"average/{path}": average for path, average in averages}
@@ -56,7 +55,6 @@ def _all_variables(model, updater):
 
 @functools.cache
 def _after(replicas, updates, name="adam"):
-    """Return all variables after some updates, and the gradient norms."""
     model, updater = _updater(replicas, **VARIANTS[name])
     norms = [
         updater.update(_batches(step), step).read().gradient_norm
@@ -165,7 +163,6 @@ def test_gradient_checkpointing_gives_the_same_updates(replicas):
 
 
 def _rows(count, width=5):
-    """Return sentences of several lengths as features."""
     random = np.random.default_rng(count)
     ids = random.integers(2, VOCAB_SIZE, (count, width)).astype(np.int32)
     for row, line in enumerate(ids):

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from support.words import HPARAMS, Words, create_run
+from t2t_lite import train
 from t2t_lite.datagen.generate import DataGenerator
 from t2t_lite.errors import T2TLiteError, UsageError
 from t2t_lite.registry import problem, register_problem
 from t2t_lite.training import checkpoints
 from t2t_lite.training.config import find_config
 from t2t_lite.training.options import TrainingOptions
+from t2t_lite.training.problem_choice import Job
 from t2t_lite.training.warm_start import check_warm_start, load_initial_weights
 
 
@@ -32,23 +34,21 @@ def begin(forget_plugins, tmp_path):
         data = tmp_path / f"data_{words}"
         DataGenerator(task, data, progress=False).run()
         start = TrainingOptions(init_from=init_from, **options)
-        facts = check_warm_start(start, task, hparams, data)
-        return create_run(
-            tmp_path / folder, task, data, hparams=hparams, facts=facts
-        )
+        output_dir = tmp_path / folder
+        job = Job(task, hparams, None, output_dir, data, start, None)
+        facts = check_warm_start(job)
+        return create_run(output_dir, task, data, hparams=hparams, facts=facts)
 
     return make
 
 
 def _save(run, step=7):
-    """Save the initial weights of a run and return them by name."""
     tensors = checkpoints.model_tensors(run.model())
     checkpoints.save(run.checkpoints_dir, tensors, {"step": step})
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
 def _loaded(run):
-    """Return the loaded weights by name."""
     model = run.model()
     load_initial_weights(run, model)
     tensors = checkpoints.model_tensors(model)
@@ -111,11 +111,14 @@ def test_different_sizes_are_named_in_the_error(begin, base, changes):
         assert re.search(found, str(error))
 
 
-def test_refused_warm_start_creates_no_run(begin, tmp_path):
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_refused_warm_start_generates_no_data(begin, tmp_path, dry_run):
+    folders = {"output_dir": tmp_path / "new", "data_dir": tmp_path / "data"}
     for options in ({"init_from": tmp_path}, {"freeze": "encodr"}):
-        with pytest.raises(UsageError):
-            begin("new", **options)
-    assert not (tmp_path / "new").exists()
+        options |= {**folders, "dry_run": dry_run}
+        with pytest.raises(UsageError, match=next(iter(options))):
+            train("initial_words", HPARAMS, **options)
+    assert not any(folder.exists() for folder in folders.values())
 
 
 def test_weights_that_changed_before_loading_are_refused(begin):
@@ -136,7 +139,9 @@ def test_init_from_of_an_existing_run_cannot_change(begin, tmp_path):
 
     def facts(init_from):
         options = TrainingOptions(init_from=init_from)
-        return check_warm_start(options, None, HPARAMS, tmp_path, config)
+        folders = tmp_path / "new", tmp_path
+        job = Job(None, HPARAMS, None, *folders, options, config)
+        return check_warm_start(job)
 
     assert facts(old.output_dir) == facts(None) == {}
     with pytest.raises(T2TLiteError, match="init_from.*/other"):

@@ -126,7 +126,6 @@ class Batcher:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _remove(self, jobs: Sequence[_Job]) -> None:
-        """Remove jobs from the queue; ignore jobs that are not in the queue."""
         for job in jobs:
             if job in self._waiting:
                 del self._waiting[job]

@@ -180,7 +180,6 @@ def test_parse_tree_is_drawn(open_page, browser):
 
 
 def _call(page, module, function, *arguments):
-    """Call a function of one of the page's modules; return its result."""
     return page.browser.execute_async_script(
         "const [file, name, given, done] = arguments;"
         "import(`/page/${file}`).then(module => done(module[name](...given)));",
