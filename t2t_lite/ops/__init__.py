@@ -283,6 +283,12 @@ def logsumexp(logits: Tensor) -> Tensor:
 
 
 @_faster_on_cpu
+def log_normalizer(logits: Tensor, values: Tensor, ids: Tensor) -> Tensor:
+    """Return `logsumexp(logits)`, given the results of `top_k`."""
+    return logsumexp(logits)
+
+
+@_faster_on_cpu
 def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
     """Return `x`; `tf_cpu` computes it after `other`."""
     del other

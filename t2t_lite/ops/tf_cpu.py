@@ -275,6 +275,16 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, tf.gather(ids, indices, batch_dims=1)
 
 
+def log_normalizer(logits: Tensor, values: Tensor, ids: Tensor) -> Tensor:
+    """Return the largest logit - log(the largest probability).
+
+    It replaces `logsumexp`, whose exponentials take longer than oneDNN's
+    softmax. Search of 64 sentences at d128 289 -> 276 ms (EPYC).
+    """
+    probs = tf.gather(tf.nn.softmax(logits), ids[:, :1], batch_dims=1)
+    return values[:, :1] - tf.math.log(probs)
+
+
 def with_control_dependency(x: Tensor, other: Tensor) -> Tensor:
     """Compute `other` before `x`, to save memory.
 

@@ -11,7 +11,7 @@ from keras import ops
 from t2t_lite.decoding.search.logits_processors import count
 from t2t_lite.decoding.search.scores import NEG_INF
 from t2t_lite.decoding.search.state import Candidates, SearchState
-from t2t_lite.ops import Tensor, gather_rows, logsumexp, shape_list, top_k
+from t2t_lite.ops import Tensor, gather_rows, log_normalizer, shape_list, top_k
 
 _MIN_TEMPERATURE = 1e-30
 
@@ -89,7 +89,7 @@ class Sample(TopK):
         vocab_size = shape_list(logits)[-1]
         logits = ops.cast(logits[:, 0], "float32")
         if normalizer is None:
-            normalizer = logsumexp(logits)[:, None]
+            normalizer = ops.logsumexp(logits, -1, keepdims=True)[:, None]
         sums = ops.cumsum(self.weights(logits), axis=-1)
         uniforms = ops.take(self.sample_uniforms, state.index, axis=1)
         uniforms = state.select_rows(uniforms)[:, None]
@@ -136,7 +136,7 @@ def best_log_probs(
     logits = ops.cast(logits, "float32")
     best, ids = top_k(logits, width)
     if normalizer is None:
-        normalizer = logsumexp(logits)
+        normalizer = log_normalizer(logits, best, ids)
     log_probs = best - normalizer
     # This comparison is False for NaN, so NaN becomes NEG_INF, too.
     return ops.where(log_probs > NEG_INF, log_probs, NEG_INF), ids
