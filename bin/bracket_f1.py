@@ -54,7 +54,6 @@ def score_files(args: argparse.Namespace) -> None:
 
 
 def _note_errors(scores: Sequence[SentenceScore], name: str) -> None:
-    """Log the number of skipped sentences and the first reason."""
     skipped = [
         f"line {number} of {name}: {score.problem or 'no words'}"
         for number, score in enumerate(scores, 1)

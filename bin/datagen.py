@@ -167,7 +167,6 @@ def _print_counts(args: argparse.Namespace, manifest: "Manifest") -> None:
 
 
 def _inspect(args: argparse.Namespace, problem: Problem, folder: Path) -> None:
-    """Check the data, and print its counts and the first pairs of train."""
     from t2t_lite.data import manifest, pipeline
 
     stored = manifest.Manifest.load(folder, problem)

@@ -250,7 +250,6 @@ def _resume_key(args: argparse.Namespace, run: "Run") -> dict[str, Any]:
 
 
 def _run_interactive(decode: Callable[..., Iterator[str]]) -> None:
-    """Print the result of each typed line, until the end of input."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     with contextlib.suppress(ImportError):

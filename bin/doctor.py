@@ -42,7 +42,6 @@ def _add_flags(parser: flags.Parser) -> None:
 
 
 def _run_checks(args: argparse.Namespace) -> None:
-    """Run all checks and print their results, the most basic check first."""
     plugins.load_plugins(args.usr_dir)
     output_dir = flags.folder(args.output_dir)
     data_dir = args.data_dir or flags.folder(options.DATA_DIR)

@@ -71,7 +71,6 @@ PAPER_MILLIONS["transformer_big"] = 213
 
 
 def _quarter(row: str) -> HParams:
-    """Return a set with a quarter of the sizes and half of the layers."""
     hparams = registry.hparams(row)
     key_depth, value_depth = hparams.key_depth, hparams.value_depth
     return hparams.replace(

@@ -94,7 +94,6 @@ def _pairs(language: str) -> list[tuple[str, str]]:
 
 
 def _texts(language: str) -> Iterator[str]:
-    """Yield the texts in one language, including all small numbers."""
     for number in _sample_numbers(_CARDINALS, 1000, 100_000):
         yield _words(number, language)
     for number in _sample_numbers(_ORDINALS, 1000, 10_000):

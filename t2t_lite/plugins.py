@@ -120,7 +120,6 @@ def _import_modules(folder):
 
 
 def _check_name_is_free(name, file):
-    """Raise T2TLiteError if a module name belongs to another file."""
     module = sys.modules.get(name)
     spec = module.__spec__ if module else importlib.util.find_spec(name)
     if spec is not None and spec.origin != str(file):

@@ -286,7 +286,6 @@ def _slice_rows(values, first, end):
 
 
 def _check_lengths(record, max_positions, max_length):
-    """Raise T2TLiteError if no pair is usable or a pair is too long."""
     too_long = record.too_long(max_length)
     if record.examples == too_long:
         raise T2TLiteError(

@@ -156,7 +156,6 @@ def translate_lines(
 
 
 def _postprocess(request, hypothesis, settings, postprocess):
-    """Add the violations and the problem's facts to a hypothesis."""
     text, facts = hypothesis.text, {}
     violations = request.violations(text, settings.bad_phrases)
     if postprocess:
@@ -166,7 +165,6 @@ def _postprocess(request, hypothesis, settings, postprocess):
 
 
 def _rerank(hypotheses):
-    """Add mean utilities to hypotheses and sort them, best first."""
     utilities = mean_utilities([each.text for each in hypotheses])
     order = sorted(range(len(utilities)), key=lambda k: -utilities[k])
     return [

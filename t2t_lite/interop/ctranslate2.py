@@ -455,11 +455,9 @@ class CTranslate2Translator:
 
 
 def _ids_to_names(names, ids, lengths):
-    """Convert rows of ids to names, without EOS."""
     rows = zip(ids.numpy().tolist(), lengths.numpy().tolist(), strict=True)
     return [[names[token] for token in row[: end - 1]] for row, end in rows]
 
 
 def _pad(rows, dtype):
-    """Pad lists with zeros to a tensor [N, L]."""
     return tf.ragged.constant(rows, dtype=dtype, ragged_rank=1).to_tensor()

@@ -266,7 +266,6 @@ def _permute(path: str, value: np.ndarray, units: np.ndarray) -> np.ndarray:
 
 
 def _name_of(path: str) -> str:
-    """Return MarianMT's name of one of our weights."""
     for pattern, name in _NAMES.items():
         path = re.sub(pattern, name, path)
     return path

@@ -88,7 +88,6 @@ def newest_version(folder: Path) -> Path | None:
 
 
 def _versions(folder: Path, *marks: str) -> list[Path]:
-    """Return the numbered folders with an export, oldest first."""
     numbered = [path for path in folder.iterdir() if path.name.isdecimal()]
     found = [p for p in numbered if any((p / mark).is_file() for mark in marks)]
     return sorted(found, key=lambda path: int(path.name))

@@ -93,7 +93,6 @@ def choose_job(
 
 
 def _choose_hparams(hparams, init_from, config):
-    """Return the hparams, and the name of their set, if any."""
     if isinstance(hparams, HParams):
         return hparams, None
     if hparams is not None:
@@ -224,7 +223,6 @@ def problem_of_run(
 
 
 def _registered(config, output_dir, usr_dir=None):
-    """Return the problem that a config names, without options."""
     name = config["problem"]
     try:
         return registry.problem(name)

@@ -82,7 +82,6 @@ def train(job: Job, callbacks: logging.Callbacks = ()) -> Run:
 
 
 def _shared_settings(job: Job) -> dict[str, Any]:
-    """Return the settings that must be equal on all workers."""
     options = dataclasses.asdict(job.options)
     shared = [name for name in options if name not in _LOCAL_OPTIONS]
     return {
@@ -438,7 +437,6 @@ class Trainer:
         return True
 
     def _evaluate_all(self) -> None:
-        """Evaluate the weights, and their moving average if it exists."""
         for weights in dict.fromkeys((None, self._ranked)):
             self._evaluate(weights)
 
@@ -544,7 +542,6 @@ class Trainer:
             self.run.update_config(has_checkpoints=True)
 
     def _mark(self, best: Sequence[dict[str, Any]]) -> None:
-        """Mark the best checkpoints, and remove old checkpoints."""
         directory = self.run.checkpoints_dir
         if best:
             checkpoints.mark_best(directory, best)

@@ -215,7 +215,6 @@ def _running(state, alpha):
 
 
 def _mostly_running(running):
-    """Return whether more than half of the sentences in the batch run."""
     return 2 * count(running) > shape_list(running)[0]
 
 

@@ -41,8 +41,9 @@ async def running(
     )
     await runner.setup()
     flag = f"`rest_api_port={options.rest_api_port}`"
+    site = web.TCPSite(runner, options.host, options.rest_api_port)
     try:
-        await web.TCPSite(runner, options.host, options.rest_api_port).start()
+        await site.start()
         flag = f"`port={options.port}`"
         if options.port:  # the probe reports an error that gRPC does not
             address = options.host, options.port
@@ -65,6 +66,9 @@ async def running(
     finally:
         watching.cancel()
         await health.enter_graceful_shutdown()
+        await site.stop()
+        # `cleanup` would not answer connections accepted just before.
+        await asyncio.sleep(0.1)
         stop_grpc = grpc_server.stop(options.drain_seconds)
         await asyncio.gather(stop_grpc, runner.cleanup())
         batcher.close()
