@@ -133,7 +133,7 @@ def spread_units(
     """Add 16 hidden units of zeros where `spread_columns` adds columns.
 
     Without AVX-512, oneDNN computes the gradients of kernels with fewer than
-    512 inputs at half speed, too. Training step at d256 640 -> 568 ms (EPYC,
+    512 inputs at half speed, too. Training step at d256 650 -> 583 ms (EPYC,
     `versions.py`, ONEDNN_MAX_CPU_ISA=AVX2).
     """
     spread = spread_columns(kernel)

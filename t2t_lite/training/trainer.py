@@ -127,12 +127,12 @@ def dry_run(job: Job) -> str:
     options, problem = job.options, job.problem
     # Call it before anything runs on the devices.
     distribute.choose_strategy(options.replicas, job.hparams)
-    check_warm_start(job)
     generator = _make_generator(job)  # checks the options of the data
     if job.has_data():
         run = _create_run(job, generator.run(), dry_run=True)
         sizes, lines = run.vocab_sizes, [f"data: {run.data.check()}"]
     else:
+        check_warm_start(job)
         sizes = problem.swap_if_reversed(*problem.expected_vocab_sizes())
         lines = [
             f"missing: {job.data_dir} has no data of {problem.name} yet; the "

@@ -67,7 +67,7 @@ async def running(
         watching.cancel()
         await health.enter_graceful_shutdown()
         await site.stop()
-        # `cleanup` would not answer connections accepted just before.
+        # aiohttp would not answer connections that it accepted just before.
         await asyncio.sleep(0.1)
         stop_grpc = grpc_server.stop(options.drain_seconds)
         await asyncio.gather(stop_grpc, runner.cleanup())
